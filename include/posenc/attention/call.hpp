@@ -1,0 +1,129 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#pragma once
+/// @file
+/// What every form of attention is given beside q, k, v, out and a policy, and the checks it makes once at the edge.
+
+#include <posenc/attention/compose.hpp>
+#include <posenc/core/error.hpp>
+#include <posenc/core/policy.hpp>
+#include <posenc/core/view.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <span>
+
+namespace posenc {
+
+/// Whether cached keys carry their rotation. `rotated` (keys were rotated when they were appended) leaves them alone;
+/// `unrotated` applies the policy's key transforms while reading.
+enum class key_state { rotated, unrotated };
+
+/// C is the compute type: float, or double where q, k, v or out is double.
+template <class C>
+struct attention_options {
+  positions query_positions{};
+  positions key_positions{};
+  /// Factor on q.k; 1 / sqrt(dim) unless given.
+  std::optional<double> scale{};
+  key_state keys = key_state::rotated;
+  /// Receives the log-sum-exp of every row, [batch, query, head, 1]: the natural logarithm of the softmax denominator,
+  /// biases and sink included; -inf for a row without a visible key.
+  view<C> lse{};
+  /// At least `attention_workspace(...)` bytes; empty: the call allocates that much once and frees it.
+  std::span<std::byte> workspace{};
+};
+
+namespace detail {
+
+template <class Q, class K, class V, class O>
+call checked_call(const char* function, const view<Q>& q, const view<K>& k, const view<V>& v, const view<O>& out,
+                  const positions& query_at, const positions& key_at) {
+  require(k.batch() == q.batch(), function, "k batch", "must equal that of q", k.batch());
+  require(v.batch() == q.batch(), function, "v batch", "must equal that of q", v.batch());
+  require(v.tokens() == k.tokens(), function, "v tokens", "must equal those of k", v.tokens());
+  require(v.heads() == k.heads(), function, "v heads", "must equal those of k", v.heads());
+  require(k.dim() == q.dim() || k.tokens() == 0, function, "k dim", "must equal that of q", k.dim());
+  require(q.heads() == 0 || (k.heads() >= 1 && q.heads() % k.heads() == 0) || k.tokens() == 0, function, "q heads",
+          "must be a multiple of the heads of k", q.heads());
+  require(out.batch() == q.batch() && out.tokens() == q.tokens() && out.heads() == q.heads(), function, "out",
+          "must have the batch, tokens and heads of q", out.heads());
+  require(out.dim() == v.dim() || k.tokens() == 0, function, "out dim", "must equal that of v", out.dim());
+  require(!out.repeats(), function, "out", "must not repeat elements through a stride of 0", "a stride of 0");
+  query_at.check(function, "query_positions", q.batch(), q.tokens());
+  key_at.check(function, "key_positions", k.batch(), k.tokens());
+  return {.batch = q.batch(),
+          .heads = q.heads(),
+          .kv_heads = k.tokens() == 0 ? std::max<std::int64_t>(1, k.heads()) : k.heads(),
+          .queries = q.tokens(),
+          .keys = k.tokens(),
+          .dim = q.dim(),
+          .value_dim = out.dim(),
+          .query_positions = query_at,
+          .key_positions = key_at};
+}
+
+/// Asks every part whether it fits the call.
+template <class Policy>
+void check_policy(const char* function, const Policy& p, const call& c) {
+  const auto check_part = [&]<class P>(const P& part) {
+    if constexpr (requires { part.check(c); }) part.check(c);
+    if constexpr (requires { part.check_dim(c.dim); }) part.check_dim(c.dim);
+    if constexpr (requires {
+                    { part.heads() } -> std::convertible_to<std::int64_t>;
+                  })
+      require(part.heads() == c.heads, function, "the heads of an encoder of the policy", "must equal those of q",
+              part.heads());
+  };
+  if constexpr (is_policy<Policy>::value) {
+    for_parts(p.parts, check_part);
+  } else {
+    check_part(p);
+  }
+}
+
+template <class C>
+void check_lse(const char* function, const view<C>& lse, const call& c) {
+  if (!lse.data()) return;
+  require(lse.extents() == shape{c.batch, c.queries, c.heads, 1}, function, "lse",
+          "must have the shape [batch, query, head, 1]", lse.dim());
+  require(!lse.repeats(), function, "lse", "must not repeat elements through a stride of 0", "a stride of 0");
+}
+
+inline double scale_of(const std::optional<double>& scale, std::int64_t dim) {
+  return scale.value_or(dim > 0 ? 1 / std::sqrt(static_cast<double>(dim)) : 1.0);
+}
+
+inline row row_of(const call& c, std::int64_t b, std::int64_t head, std::int64_t query) {
+  return {.batch = b,
+          .head = head,
+          .kv_head = head / (c.heads / c.kv_heads),
+          .query_index = query,
+          .query_position = c.query_positions(b, query)};
+}
+
+/// The product of every query scale of the pack.
+template <class Pack>
+double pack_query_scale(const Pack& pack, std::int64_t head, const position& at, std::int64_t visible) {
+  double product = 1;
+  for_parts(pack, [&]<class P>(const P& part) {
+    if constexpr (has_query_scale<P>) product *= static_cast<double>(part.query_scale(head, at, visible));
+  });
+  return product;
+}
+
+template <class Pack, class C>
+void transform_query(const Pack& pack, C* x, std::int64_t dim, const position& at, std::int64_t head) {
+  for_parts(pack, [&]<class P>(const P& part) {
+    if constexpr (has_transform_q<P, C>) part.transform_q(x, dim, at, head);
+  });
+}
+template <class Pack, class C>
+void transform_key(const Pack& pack, C* x, std::int64_t dim, const position& at, std::int64_t kv_head) {
+  for_parts(pack, [&]<class P>(const P& part) {
+    if constexpr (has_transform_k<P, C>) part.transform_k(x, dim, at, kv_head);
+  });
+}
+
+}  // namespace detail
+}  // namespace posenc

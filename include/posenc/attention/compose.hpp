@@ -1,0 +1,205 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#pragma once
+/// @file
+/// A policy is an ordered pack of encoders, masks and modifiers: compose(a, b, c). Its order is the order of the logit
+/// transforms (softcap before or after a bias is written down, not left to chance) and of the q and k transforms; masks
+/// are applied last whatever their place, and all of them must let a key through. Packs nest: compose(compose(a, b), c)
+/// is compose(a, b, c).
+///   posenc::compose(posenc::softcap{50}, posenc::alibi<float>{heads}, posenc::causal{})
+
+#include <posenc/core/error.hpp>
+#include <posenc/core/policy.hpp>
+
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace posenc {
+
+struct causal;
+struct prefix_lm;
+
+template <class... Parts>
+struct policy {
+  static_assert(!((std::is_same_v<Parts, causal> || ...) && (std::is_same_v<Parts, prefix_lm> || ...)),
+                "posenc::compose: prefix_lm already holds the causal rule for what follows the prefix; a bare causal "
+                "beside it would hide the prefix again");
+  static_assert(((has_allow_positions<Parts> || has_allow_index<Parts> ? 1 : 0) + ... + 0) < interval_list::capacity - 1,
+                "posenc::compose: too many interval masks in one policy");
+  std::tuple<Parts...> parts;
+};
+
+namespace detail {
+template <class T>
+struct is_policy : std::false_type {};
+template <class... Parts>
+struct is_policy<policy<Parts...>> : std::true_type {};
+
+template <class T>
+auto as_tuple(T&& part) {
+  if constexpr (is_policy<std::remove_cvref_t<T>>::value) {
+    return std::forward<T>(part).parts;
+  } else {
+    return std::tuple<std::remove_cvref_t<T>>(std::forward<T>(part));
+  }
+}
+template <class... Parts>
+policy<Parts...> from_tuple(std::tuple<Parts...>&& parts) {
+  return {std::move(parts)};
+}
+}  // namespace detail
+
+/// See the file comment. Copies its arguments.
+template <class... Parts>
+[[nodiscard]] auto compose(Parts&&... parts) {
+  return detail::from_tuple(std::tuple_cat(detail::as_tuple(std::forward<Parts>(parts))...));
+}
+
+namespace detail {
+
+/// What runs once per call for one part: the closure it binds, or the part itself.
+template <class Part>
+decltype(auto) bind_part(const Part& part, std::byte*& memory, const call& c) {
+  if constexpr (has_bind<Part>) {
+    std::byte* mine = memory;
+    memory += (part.workspace_bytes(c) + 63) / 64 * 64;
+    return part.bind(mine, c);
+  } else {
+    return (part);
+  }
+}
+
+/// The bound pack: closures by value, the other parts by reference.
+template <class... Parts>
+auto bind_policy(const policy<Parts...>& p, std::byte* memory, const call& c) {
+  return std::apply(
+      [&](const Parts&... part) {
+        // Braces keep the order of evaluation, so every part gets its own memory.
+        return std::tuple<decltype(bind_part(part, memory, c))...>{bind_part(part, memory, c)...};
+      },
+      p.parts);
+}
+/// A single part is a policy of one.
+template <class Part>
+  requires(!is_policy<Part>::value)
+auto bind_policy(const Part& p, std::byte* memory, const call& c) {
+  return std::tuple<decltype(bind_part(p, memory, c))>{bind_part(p, memory, c)};
+}
+
+template <class... Parts>
+std::size_t bound_bytes(const policy<Parts...>& p, const call& c) {
+  return std::apply(
+      [&](const Parts&... part) {
+        [[maybe_unused]] const auto bytes = [&](const auto& x) -> std::size_t {
+          if constexpr (has_bind<std::remove_cvref_t<decltype(x)>>) return (x.workspace_bytes(c) + 63) / 64 * 64;
+          return 0;
+        };
+        return (bytes(part) + ... + std::size_t{0});
+      },
+      p.parts);
+}
+template <class Part>
+  requires(!is_policy<Part>::value)
+std::size_t bound_bytes(const Part& p, const call& c) {
+  return bound_bytes(policy<Part>{std::tuple<Part>(p)}, c);
+}
+
+/// Calls f on every part in order.
+template <class Pack, class F>
+constexpr void for_parts(const Pack& pack, F&& f) {
+  std::apply([&](const auto&... part) { (f(part), ...); }, pack);
+}
+
+/// Keys that masks by position let through.
+template <class Pack>
+interval_list positions_allowed(const Pack& pack, const row& r) {
+  interval_list list;
+  for_parts(pack, [&]<class P>(const P& part) {
+    if constexpr (has_allow_positions<P>) list.intersect(part.allow_positions(r));
+  });
+  return list;
+}
+
+/// Narrows a list of key indices to what masks by index let through.
+template <class Pack>
+void allow_by_index(const Pack& pack, const row& r, interval_list& list) {
+  for_parts(pack, [&]<class P>(const P& part) {
+    if constexpr (has_allow_index<P>) list.intersect(part.allow_index(r));
+  });
+}
+
+/// The logit transforms of one row, in pack order, as one op.
+template <class B, class Keys, class Pack>
+auto make_logit_op(const Pack& pack, const row& r, const Keys& keys) {
+  return std::apply(
+      [&](const auto&... part) {
+        [[maybe_unused]] const auto one = [&]<class P>(const P& p) {
+          if constexpr (has_row<P, B, Keys>) {
+            return std::make_tuple(p.template row<B>(r, keys));
+          } else {
+            return std::tuple<>();
+          }
+        };
+        return [ops = std::tuple_cat(one(part)...)](B s, std::int64_t k) {
+          std::apply([&](const auto&... op) { ((s = op(s, k)), ...); }, ops);
+          return s;
+        };
+      },
+      pack);
+}
+
+template <class B, class Keys, class Pack>
+inline constexpr bool any_lane_mask = false;
+template <class B, class Keys, class... P>
+inline constexpr bool any_lane_mask<B, Keys, std::tuple<P...>> =
+    (has_allow_lanes<std::remove_cvref_t<P>, B, Keys> || ...);
+
+/// The free-form masks of one row as one op: which lanes are let through by all of them.
+template <class B, class Keys, class Pack>
+auto make_lane_mask(const Pack& pack, const row& r, const Keys& keys) {
+  return std::apply(
+      [&](const auto&... part) {
+        [[maybe_unused]] const auto one = [&]<class P>(const P& p) {
+          if constexpr (has_allow_lanes<P, B, Keys>) {
+            return std::make_tuple(p.template allow_lanes<B>(r, keys));
+          } else {
+            return std::tuple<>();
+          }
+        };
+        return [ops = std::tuple_cat(one(part)...)](std::int64_t k) {
+          return std::apply(
+              [&](const auto& first, const auto&... op) {
+                auto m = first(k);
+                ((m = m && op(k)), ...);
+                return m;
+              },
+              ops);
+        };
+      },
+      pack);
+}
+
+/// The start of the softmax: the sink of the one part that has it, or nothing.
+template <class Pack>
+constexpr bool pack_has_sink() {
+  return []<class... P>(std::type_identity<std::tuple<P...>>) {
+    constexpr int providers = ((has_sink<std::remove_cvref_t<P>> ? 1 : 0) + ... + 0);
+    static_assert(providers <= 1, "posenc::compose: at most one sink per policy");
+    return providers == 1;
+  }(std::type_identity<Pack>{});
+}
+
+/// Whether some query scale asks how many keys a row sees (it says so by `needs_visible_keys`).
+template <class Pack>
+inline constexpr bool pack_needs_visible_keys = false;
+template <class... P>
+inline constexpr bool pack_needs_visible_keys<std::tuple<P...>> = ([] {
+  if constexpr (requires { std::remove_cvref_t<P>::needs_visible_keys; }) {
+    return std::remove_cvref_t<P>::needs_visible_keys;
+  } else {
+    return false;
+  }
+}() || ...);
+
+}  // namespace detail
+}  // namespace posenc

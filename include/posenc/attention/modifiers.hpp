@@ -1,0 +1,84 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#pragma once
+/// @file
+/// Modifiers of the score: values and constants that have no position in them, and the query temperature that does.
+///   softcap{c}             s -> c tanh(s / c) at its place in the pack; 0 is off (Gemma 2)
+///   logit_scale            q.k times a factor, one for all heads or one per head
+///   sink                   softmax starts with weight exp(sink(h)) on no value (gpt-oss); 0 is softmax-1
+///   query_temperature      q times 1 + scale * ln(1 + floor((p + position_offset) / floor_scale)): Llama 4 (offset 1),
+///                          Ministral 3 (offset 0)
+/// Several providers of a q scale multiply.
+
+#include <posenc/core/error.hpp>
+#include <posenc/core/policy.hpp>
+
+#include <cmath>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace posenc {
+
+struct softcap {
+  double cap;
+  explicit softcap(double c) : cap(c) {
+    detail::require(std::isfinite(c) && c >= 0, "softcap", "cap", "must be finite and not negative (0 is off)", c);
+  }
+  template <class B, class Keys>
+  [[nodiscard]] auto row(const posenc::row&, const Keys&) const {
+    using L = lanes<B>;
+    return [on = cap > 0, c = L::broadcast(cap), inverse = L::broadcast(cap > 0 ? 1 / cap : 0.0)](const B& s,
+                                                                                                std::int64_t) {
+      return on ? B(c * L::tanh(B(s * inverse))) : s;
+    };
+  }
+};
+
+struct logit_scale {
+  std::vector<double> factors;
+  explicit logit_scale(double factor) : factors{factor} {}
+  explicit logit_scale(std::vector<double> per_head) : factors(std::move(per_head)) {
+    detail::require(!factors.empty(), "logit_scale", "per_head", "must not be empty", factors.size());
+  }
+  [[nodiscard]] double query_scale(std::int64_t head, const position&, std::int64_t) const noexcept {
+    return factors.size() == 1 ? factors[0] : factors[static_cast<std::size_t>(head)];
+  }
+  void check(const call& c) const {
+    detail::require(factors.size() == 1 || static_cast<std::int64_t>(factors.size()) == c.heads, "logit_scale",
+                    "per_head", "must list one factor per head", factors.size());
+  }
+};
+
+/// T is the scalar of the sinks, one per head, or one for all.
+template <class T = float>
+struct sinks {
+  std::vector<T> values;
+  explicit sinks(T for_all_heads) : values{for_all_heads} {}
+  explicit sinks(std::vector<T> per_head) : values(std::move(per_head)) {
+    detail::require(!values.empty(), "sinks", "per_head", "must not be empty", values.size());
+  }
+  [[nodiscard]] const T& sink(std::int64_t head) const noexcept {
+    return values.size() == 1 ? values[0] : values[static_cast<std::size_t>(head)];
+  }
+  void check(const call& c) const {
+    detail::require(values.size() == 1 || static_cast<std::int64_t>(values.size()) == c.heads, "sinks", "per_head",
+                    "must list one sink per head", values.size());
+  }
+};
+
+struct query_temperature {
+  double scale = 0.1;
+  double floor_scale = 8192;
+  std::int64_t position_offset = 1;
+
+  /// Exactly 1 below the first step; positions before 0 count as that. Error: 1 ulp of double.
+  [[nodiscard]] double query_scale(std::int64_t, const position& at, std::int64_t) const noexcept {
+    const double steps = std::floor(static_cast<double>(at.value() + position_offset) / floor_scale);
+    return steps > 0 ? 1 + scale * std::log(1 + steps) : 1.0;
+  }
+  void check(const call&) const {
+    detail::require(floor_scale > 0, "query_temperature", "floor_scale", "must be positive", floor_scale);
+  }
+};
+
+}  // namespace posenc

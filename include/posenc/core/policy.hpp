@@ -1,0 +1,188 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#pragma once
+/// @file
+/// The hook vocabulary. An encoder is a plain value type that implements the hooks of the sites it uses and nothing
+/// else; the attention kernels find them with `requires`, and an absent hook costs no instruction.
+///
+///   site             hook
+///   input embedding  embed(view x, positions)
+///   q and k          transform_q(x, dim, position, head), transform_k(x, dim, position, kv_head): in place, in order
+///   q scale          query_scale(head, position, visible_keys)
+///   logit            row<B>(row, keys) -> op, op(B logits, int64 k) -> B on the lanes of keys k, k + 1, ...
+///   visible keys     allow_positions(row), allow_index(row) -> interval or interval_pair;
+///                    allow_lanes<B>(row, keys) -> op, op(int64 k) -> lanes<B>::mask
+///   softmax start    sink(head)
+///   once per call    workspace_bytes(call), bind(std::byte*, call) -> the closure that the hooks are taken from
+///
+/// A row op may be evaluated on lanes past the last key; those lanes are discarded. Id arrays and lines carry
+/// `lane_slack` elements past their end so that such reads stay in bounds.
+
+#include <posenc/core/lanes.hpp>
+#include <posenc/core/positions.hpp>
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+namespace posenc {
+
+/// Elements that every array read by a row op has past its last one, whatever the Arch.
+inline constexpr int lane_slack = 16;
+
+/// One line of the score matrix: what a hook knows about the query.
+struct row {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t kv_head = 0;
+  std::int64_t query_index = 0;
+  std::int64_t query_position = 0;
+};
+
+/// Key k stands at first + k.
+struct contiguous_keys {
+  static constexpr bool contiguous = true;
+  std::int64_t first = 0;
+  [[nodiscard]] constexpr std::int64_t position(std::int64_t k) const noexcept { return first + k; }
+};
+
+/// Key k stands at ids[k]; `ids` has `lane_slack` readable elements past its end.
+struct listed_keys {
+  static constexpr bool contiguous = false;
+  const std::int64_t* ids = nullptr;
+  [[nodiscard]] constexpr std::int64_t position(std::int64_t k) const noexcept { return ids[k]; }
+};
+
+/// key position - query position for the lanes k, k + 1, ...: the difference is formed in int64 and rounded once.
+template <class B, class Keys>
+[[nodiscard]] B distance(const Keys& keys, const row& r, std::int64_t k) {
+  using L = lanes<B>;
+  using scalar = typename L::scalar;
+  if constexpr (Keys::contiguous) {
+    return L::iota() + L::broadcast(static_cast<scalar>(static_cast<double>(keys.position(k) - r.query_position)));
+  } else {
+    double difference[L::size];
+    for (int i = 0; i < L::size; ++i) difference[i] = static_cast<double>(keys.position(k + i) - r.query_position);
+    return L::load(difference);
+  }
+}
+
+/// The integers lo <= x < hi.
+struct interval {
+  static constexpr std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
+  static constexpr std::int64_t highest = std::numeric_limits<std::int64_t>::max();
+  std::int64_t lo = lowest;
+  std::int64_t hi = highest;
+
+  [[nodiscard]] constexpr bool empty() const noexcept { return lo >= hi; }
+  [[nodiscard]] constexpr bool contains(std::int64_t x) const noexcept { return lo <= x && x < hi; }
+  friend constexpr bool operator==(const interval&, const interval&) = default;
+};
+
+/// A union of two intervals, in any order, overlapping or not.
+using interval_pair = std::array<interval, 2>;
+
+/// A sorted list of disjoint, non-empty intervals: what remains after every mask of a policy has been heard.
+/// n masks of up to two intervals leave at most n + 1; `capacity` bounds the masks of one policy.
+class interval_list {
+ public:
+  static constexpr int capacity = 12;
+
+  constexpr interval_list() noexcept { items_[0] = {}; }
+  constexpr explicit interval_list(interval all) noexcept : count_(all.empty() ? 0 : 1) { items_[0] = all; }
+
+  [[nodiscard]] constexpr int size() const noexcept { return count_; }
+  [[nodiscard]] constexpr const interval& operator[](int i) const noexcept {
+    return items_[static_cast<std::size_t>(i)];
+  }
+  [[nodiscard]] constexpr std::int64_t total() const noexcept {
+    std::int64_t n = 0;
+    for (int i = 0; i < count_; ++i) n += (*this)[i].hi - (*this)[i].lo;
+    return n;
+  }
+  [[nodiscard]] constexpr bool contains(std::int64_t x) const noexcept {
+    for (int i = 0; i < count_; ++i)
+      if ((*this)[i].contains(x)) return true;
+    return false;
+  }
+
+  /// Adds an interval that lies above all others; an empty one adds nothing, one that touches the last extends it.
+  constexpr void append(interval next) noexcept {
+    if (next.empty()) return;
+    if (count_ > 0 && items_[static_cast<std::size_t>(count_ - 1)].hi >= next.lo) {
+      items_[static_cast<std::size_t>(count_ - 1)].hi = std::max(items_[static_cast<std::size_t>(count_ - 1)].hi, next.hi);
+    } else if (count_ < capacity) {
+      items_[static_cast<std::size_t>(count_++)] = next;
+    }
+  }
+
+  constexpr void intersect(interval other) noexcept {
+    int kept = 0;
+    for (int i = 0; i < count_; ++i) {
+      const interval cut{std::max((*this)[i].lo, other.lo), std::min((*this)[i].hi, other.hi)};
+      if (!cut.empty()) items_[static_cast<std::size_t>(kept++)] = cut;
+    }
+    count_ = kept;
+  }
+  constexpr void intersect(const interval_pair& pair) noexcept {
+    interval a = pair[0];
+    interval b = pair[1];
+    if (b.lo < a.lo) std::swap(a, b);
+    if (a.empty()) return intersect(b);
+    if (b.empty()) return intersect(a);
+    if (b.lo <= a.hi) return intersect(interval{a.lo, std::max(a.hi, b.hi)});
+    const interval_list before = *this;
+    intersect(a);
+    interval_list second = before;
+    second.intersect(b);
+    for (int i = 0; i < second.count_ && count_ < capacity; ++i)
+      items_[static_cast<std::size_t>(count_++)] = second[i];
+  }
+
+ private:
+  std::array<interval, capacity> items_{};
+  int count_ = 1;
+};
+
+/// What a call looks like, for encoders that prepare lines or scratch once per call.
+struct call {
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  std::int64_t dim = 0;
+  std::int64_t value_dim = 0;
+  posenc::positions query_positions;
+  posenc::positions key_positions;
+};
+
+// The concepts by which hooks are found, also for use in your own constraints and tests.
+template <class P>
+concept has_allow_positions = requires(const P& p, const row& r) { p.allow_positions(r); };
+template <class P>
+concept has_allow_index = requires(const P& p, const row& r) { p.allow_index(r); };
+template <class P, class B, class Keys>
+concept has_allow_lanes = requires(const P& p, const row& r, const Keys& keys) { p.template allow_lanes<B>(r, keys); };
+template <class P, class B, class Keys>
+concept has_row = requires(const P& p, const row& r, const Keys& keys) { p.template row<B>(r, keys); };
+template <class P>
+concept has_sink = requires(const P& p, std::int64_t head) { p.sink(head); };
+template <class P>
+concept has_query_scale = requires(const P& p, std::int64_t n, const position& at) { p.query_scale(n, at, n); };
+template <class P, class T>
+concept has_transform_q =
+    requires(const P& p, T* x, std::int64_t n, const position& at) { p.transform_q(x, n, at, n); };
+template <class P, class T>
+concept has_transform_k =
+    requires(const P& p, T* x, std::int64_t n, const position& at) { p.transform_k(x, n, at, n); };
+template <class P>
+concept has_bind = requires(const P& p, std::byte* memory, const call& c) {
+  { p.workspace_bytes(c) } -> std::convertible_to<std::size_t>;
+  p.bind(memory, c);
+};
+
+}  // namespace posenc

@@ -1,0 +1,223 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#pragma once
+/// @file
+/// Sinusoidal encoding (Vaswani et al. 2017), added to the token embedding: with w(k) = base^(-k / den) and
+/// a = (position + start) * w(k), channel pairs hold scale * sin a and scale * cos a.
+/// Norm     for even dim every row has |row|^2 = scale^2 * dim / 2: embeddings of norm 1 drown in it unless they are
+///          multiplied by sqrt(dim), as the original model does.
+/// Domain   every int64 position and every finite real one; no table, so no length limit.
+/// Error    each value is rounded once from double to the compute type of the data; one rounding of the sum.
+/// Cost     about 2 ns per channel; nothing is allocated.
+/// Throws   std::invalid_argument for impossible options or a view of another dim, before anything is written.
+/// Who uses it  the Transformer, Marian, M2M100, Whisper's encoder, MusicGen, MAE; every one its own layout.
+/// Example  examples/sinusoidal_example.cpp
+
+#include <posenc/core/error.hpp>
+#include <posenc/core/positions.hpp>
+#include <posenc/core/traits.hpp>
+#include <posenc/core/view.hpp>
+#include <posenc/kernels/cos_sin.hpp>
+#include <posenc/kernels/rows.hpp>
+#include <posenc/math/frequencies.hpp>
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+namespace posenc {
+
+/// Order of the channels of a row.
+enum class sinusoidal_layout { interleaved_sin_cos, interleaved_cos_sin, concat_sin_cos, concat_cos_sin };
+
+/// den, the denominator of the exponents, with h = floor(dim / 2).
+enum class sinusoidal_denominator {
+  /// h: the paper, XLNet, MAE, Hugging Face Marian.
+  half,
+  /// h - 1 (w(0) = 1 where that is 0): tensor2tensor, fairseq, marian-dev, Whisper, CTranslate2.
+  half_minus_1
+};
+
+/// What an odd dim means.
+enum class sinusoidal_odd {
+  /// One zero channel at the end (tensor2tensor, fairseq).
+  zero_pad,
+  /// The row of dim + 1, cut (multidim-positional-encoding).
+  truncate,
+  /// ceil(dim / 2) sines and floor(dim / 2) cosines, both with w(k) = base^(-2k / dim) (Hugging Face Marian); with
+  /// interleaved_sin_cos the row ends in a lone sine.
+  split
+};
+
+struct sinusoidal_options {
+  std::int64_t dim = 0;
+  double base = 10000;
+  sinusoidal_layout layout = sinusoidal_layout::interleaved_sin_cos;
+  sinusoidal_denominator denominator = sinusoidal_denominator::half;
+  sinusoidal_odd odd = sinusoidal_odd::split;
+  /// Added to every position: 1 in CTranslate2, padding_idx + 1 in fairseq.
+  std::int64_t start = 0;
+  double scale = 1;
+  /// Tokens at this position (before `start` is added) get a row of zeros.
+  std::optional<std::int64_t> padding_idx{};
+};
+
+/// T is the scalar that data without SIMD kernels is computed in.
+template <class T = float>
+class sinusoidal {
+ public:
+  static constexpr encoder_traits traits{.name = "sinusoidal",
+                                         .site = site::input,
+                                         .relation = relation::absolute,
+                                         .origin = origin::designed,
+                                         .translation_invariant = false,
+                                         .symmetric = false};
+
+  explicit sinusoidal(const sinusoidal_options& o) : options_(o) {
+    detail::require(o.dim >= 1, "sinusoidal", "dim", "must be at least 1", o.dim);
+    detail::require(std::isfinite(o.base) && o.base > 0, "sinusoidal", "base", "must be positive and finite", o.base);
+    detail::require(std::isfinite(o.scale), "sinusoidal", "scale", "must be finite", o.scale);
+    const bool odd = o.dim % 2 != 0;
+    const bool split = odd && o.odd == sinusoidal_odd::split;
+    const std::int64_t half = odd && o.odd == sinusoidal_odd::truncate ? (o.dim + 1) / 2 : o.dim / 2;
+    sines_ = split ? (o.dim + 1) / 2 : half;
+    cosines_ = half;
+    const double den = split ? static_cast<double>(o.dim) / 2
+                             : static_cast<double>(o.denominator == sinusoidal_denominator::half ? half : half - 1);
+    for (const auto& f : math::ladder(o.base, sines_, den)) steps_.emplace_back(f);
+  }
+
+  /// Adds the row of each token's position to every head of x (heads share it), in place.
+  template <class U>
+  void embed(view<U> x, const positions& at = {}) const {
+    apply<true>("sinusoidal::embed", x, at);
+  }
+  template <class U>
+  void embed(view<U> x, const real_positions& at) const {
+    apply<true>("sinusoidal::embed", x, at);
+  }
+  /// Writes the rows themselves.
+  template <class U>
+  void table(view<U> out, const positions& at = {}) const {
+    apply<false>("sinusoidal::table", out, at);
+  }
+  template <class U>
+  void table(view<U> out, const real_positions& at) const {
+    apply<false>("sinusoidal::table", out, at);
+  }
+
+  [[nodiscard]] std::int64_t dim() const noexcept { return options_.dim; }
+  [[nodiscard]] const sinusoidal_options& options() const noexcept { return options_; }
+
+  [[nodiscard]] encoder_description describe() const {
+    return {.position_limit = std::nullopt,
+            .parameters = 0,
+            .table_bytes = static_cast<std::int64_t>(steps_.size() * sizeof(math::turns)),
+            .monotone = false,
+            .shift = cache_shift::recompute_keys};
+  }
+
+ private:
+  static void check_cover(const positions& at, const char* function, std::int64_t batch, std::int64_t tokens) {
+    at.check(function, "positions", batch, tokens);
+  }
+  static void check_cover(const real_positions& at, const char* function, std::int64_t, std::int64_t tokens) {
+    detail::require(at.size() == tokens, function, "positions", "must list one position per token", at.size());
+    for (std::int64_t t = 0; t < tokens; ++t)
+      detail::require(std::isfinite(at[t]), function, "positions", "must be finite", at[t]);
+  }
+  static std::int64_t position_of(const positions& at, std::int64_t b, std::int64_t t) noexcept { return at(b, t); }
+  static double position_of(const real_positions& at, std::int64_t, std::int64_t t) noexcept { return at[t]; }
+
+  template <bool Add, class U, class At>
+  void apply(const char* function, view<U> x, const At& at) const {
+    if (x.empty()) return;
+    detail::require(x.dim() == dim(), function, "dim", "must equal the encoder's", x.dim());
+    detail::require(!x.repeats(), function, "x", "must not repeat elements through a stride of 0", "a stride of 0");
+    check_cover(at, function, x.batch(), x.tokens());
+    for (std::int64_t b = 0; b < x.batch(); ++b)
+      for (std::int64_t t = 0; t < x.tokens(); ++t) {
+        const auto p = position_of(at, b, t);
+        token<Add>(x, b, t, p + static_cast<decltype(p)>(options_.start),
+                   options_.padding_idx && p == static_cast<decltype(p)>(*options_.padding_idx));
+      }
+  }
+
+  /// One token: blocks of frequencies, each laid out in a row buffer on the stack and put into every head.
+  template <bool Add, class U, class Position>
+  void token(view<U> x, std::int64_t b, std::int64_t t, Position at, bool padding) const {
+    constexpr std::int64_t block = 64;
+    using C = std::conditional_t<simd_storage<U>, compute_t<U>, double>;
+    alignas(64) C cosine[block];
+    alignas(64) C sine[block];
+    if constexpr (!Add)
+      if (padding || sines_ + cosines_ < dim()) clear(x, b, t);
+    if (padding) return;
+    for (std::int64_t i = 0; i < sines_; i += block) {
+      const std::int64_t n = std::min(block, sines_ - i);
+      kernels::cos_sin_row<simd::default_arch, kernels::row_form::separate>(steps_.data() + i, n, at, options_.scale,
+                                                                            1.0, cosine, sine);
+      place<Add>(x, b, t, i, n, cosine, sine);
+    }
+  }
+
+  template <bool Add, class U, class C>
+  void place(view<U> x, std::int64_t b, std::int64_t t, std::int64_t i, std::int64_t n, const C* cosine,
+             const C* sine) const {
+    const std::int64_t n_cos = std::min(n, cosines_ - i);
+    switch (options_.layout) {
+      case sinusoidal_layout::concat_sin_cos:
+        put<Add>(x, b, t, i, sine, n);
+        put<Add>(x, b, t, sines_ + i, cosine, n_cos);
+        break;
+      case sinusoidal_layout::concat_cos_sin:
+        put<Add>(x, b, t, i, cosine, n_cos);
+        put<Add>(x, b, t, cosines_ + i, sine, n);
+        break;
+      default: {
+        const bool sine_first = options_.layout == sinusoidal_layout::interleaved_sin_cos;
+        C pair[2 * 64];
+        for (std::int64_t j = 0; j < n; ++j) {
+          pair[2 * j] = sine_first ? sine[j] : cosine[j];
+          pair[2 * j + 1] = sine_first ? cosine[j] : sine[j];
+        }
+        put<Add>(x, b, t, 2 * i, pair, 2 * n);
+      }
+    }
+  }
+
+  /// n channels from `channel` on, cut at the end of the row.
+  template <bool Add, class U, class C>
+  void put(view<U> x, std::int64_t b, std::int64_t t, std::int64_t channel, const C* row, std::int64_t n) const {
+    n = std::min(n, dim() - channel);
+    for (std::int64_t h = 0; h < x.heads(); ++h) {
+      U* to = x.row(b, t, h) + channel * x.steps().dim;
+      if constexpr (Add && simd_storage<U>) {
+        if (x.unit_dim_stride()) {
+          kernels::add_row<simd::default_arch>(to, row, n);
+          continue;
+        }
+      }
+      for (std::int64_t d = 0; d < n; ++d) {
+        U& element = to[d * x.steps().dim];
+        if constexpr (Add) {
+          element = narrow<U>(widen(element) + static_cast<compute_t<U>>(row[d]));
+        } else {
+          element = narrow<U>(row[d]);
+        }
+      }
+    }
+  }
+
+  template <class U>
+  static void clear(view<U> x, std::int64_t b, std::int64_t t) {
+    for (std::int64_t h = 0; h < x.heads(); ++h)
+      for (std::int64_t d = 0; d < x.dim(); ++d) x(b, t, h, d) = narrow<U>(0.0);
+  }
+
+  sinusoidal_options options_;
+  std::int64_t sines_ = 0;
+  std::int64_t cosines_ = 0;
+  std::vector<math::turns> steps_;
+};
+
+}  // namespace posenc

@@ -1,0 +1,92 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#pragma once
+/// @file
+/// Rotation of pairs by a row of cos and sin, for all heads of one token:
+///   (a, b) -> (a c - b s, a s + b c)
+/// Storage may be float, double, half or bfloat16; arithmetic is in `compute_t`, results are rounded once. `out` may be
+/// `in`; otherwise the two must not overlap.
+/// Cost    one load and one store per element and one row of cos and sin per token; four heads share each load of it.
+
+#include <posenc/simd/loop.hpp>
+
+#include <cstdint>
+
+namespace posenc::kernels {
+
+namespace detail {
+
+template <int Heads, class Arch, class S, class C>
+POSENC_ALWAYS_INLINE void rotate_half_heads(const S* in, std::int64_t in_step, S* out, std::int64_t out_step,
+                                            const C* cos, const C* sin, std::int64_t second,
+                                            std::int64_t pairs) noexcept {
+  simd::for_lanes<Arch, C>(pairs, [&](std::int64_t i, auto at) POSENC_LAMBDA_INLINE {
+    const auto c = at.load(cos + i);
+    const auto s = at.load(sin + i);
+    POSENC_UNROLL
+    for (int h = 0; h < Heads; ++h) {
+      const auto a = at.load(in + h * in_step + i);
+      const auto b = at.load(in + h * in_step + second + i);
+      at.store(out + h * out_step + i, xsimd::fms(a, c, b * s));
+      at.store(out + h * out_step + second + i, xsimd::fma(a, s, b * c));
+    }
+  });
+}
+
+template <int Heads, class Arch, class S, class C>
+POSENC_ALWAYS_INLINE void rotate_interleaved_heads(const S* in, std::int64_t in_step, S* out, std::int64_t out_step,
+                                                   const C* cos, const C* sin, std::int64_t pairs) noexcept {
+  simd::for_lanes<Arch, C>(2 * pairs, [&](std::int64_t i, auto at) POSENC_LAMBDA_INLINE {
+    const auto c = at.load(cos + i);
+    const auto s = at.load(sin + i);
+    POSENC_UNROLL
+    for (int h = 0; h < Heads; ++h) {
+      const auto x = at.load(in + h * in_step + i);
+      at.store(out + h * out_step + i, xsimd::fma(x, c, simd::swap_pairs(x) * s));
+    }
+  });
+}
+
+}  // namespace detail
+
+/// Pairs (i, i + second), i < pairs; `cos` and `sin` in the form row_form::separate.
+template <class Arch, simd_storage S, class C>
+void rotate_half(const S* in, std::int64_t in_step, S* out, std::int64_t out_step, std::int64_t heads, const C* cos,
+                 const C* sin, std::int64_t second, std::int64_t pairs) noexcept {
+  std::int64_t h = 0;
+  for (; h + 4 <= heads; h += 4)
+    detail::rotate_half_heads<4, Arch>(in + h * in_step, in_step, out + h * out_step, out_step, cos, sin, second,
+                                       pairs);
+  for (; h < heads; ++h)
+    detail::rotate_half_heads<1, Arch>(in + h * in_step, in_step, out + h * out_step, out_step, cos, sin, second,
+                                       pairs);
+}
+
+/// Pairs (2i, 2i + 1); `cos` and `sin` in the form row_form::neighbours.
+template <class Arch, simd_storage S, class C>
+void rotate_interleaved(const S* in, std::int64_t in_step, S* out, std::int64_t out_step, std::int64_t heads,
+                        const C* cos, const C* sin, std::int64_t pairs) noexcept {
+  std::int64_t h = 0;
+  for (; h + 4 <= heads; h += 4)
+    detail::rotate_interleaved_heads<4, Arch>(in + h * in_step, in_step, out + h * out_step, out_step, cos, sin, pairs);
+  for (; h < heads; ++h)
+    detail::rotate_interleaved_heads<1, Arch>(in + h * in_step, in_step, out + h * out_step, out_step, cos, sin, pairs);
+}
+
+/// Pairs anywhere, one at a time: for strided rows and for scalars without lanes. `second` is the distance from the
+/// first channel of a pair to its partner, `next` from one pair to the next, both in elements of the row; `cos` and
+/// `sin` in the form row_form::separate.
+template <class S, class C>
+void rotate_pairs(const S* in, std::int64_t in_dim, S* out, std::int64_t out_dim, std::int64_t second,
+                  std::int64_t next, const C* cos, const C* sin, std::int64_t pairs) {
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const std::int64_t first = i * next;
+    const compute_t<S> a = widen(in[first * in_dim]);
+    const compute_t<S> b = widen(in[(first + second) * in_dim]);
+    const compute_t<S> x = a * cos[i] - b * sin[i];
+    const compute_t<S> y = a * sin[i] + b * cos[i];
+    out[first * out_dim] = narrow<S>(x);
+    out[(first + second) * out_dim] = narrow<S>(y);
+  }
+}
+
+}  // namespace posenc::kernels

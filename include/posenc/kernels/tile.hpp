@@ -1,0 +1,146 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#pragma once
+/// @file
+/// The two products of attention on one tile. Prefill: keys and values are packed into panels of two batches, then a
+/// register block of `block_rows` rows runs down a panel. Decode: a few rows against row-major keys and values, read
+/// once.
+/// Cost     2 rows * keys * dim flops; packing moves each element once.
+
+#include <posenc/simd/loop.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace posenc::kernels {
+
+/// Columns of a panel.
+template <class C, class Arch>
+inline constexpr std::int64_t panel_width = 2 * simd::width<C, Arch>;
+/// Rows of the register block: 6 rows of two batches, one broadcast and two panel loads fill 16 registers.
+inline constexpr std::int64_t block_rows = 6;
+
+/// n rounded up to whole panels.
+template <class C, class Arch>
+[[nodiscard]] constexpr std::int64_t padded(std::int64_t n) noexcept {
+  return (n + panel_width<C, Arch> - 1) / panel_width<C, Arch> * panel_width<C, Arch>;
+}
+
+/// One register block: out[r][0 .. panel) = (Accumulate ? out : 0) + sum_k a[r][k] * panel[k].
+template <class Arch, int Rows, bool Accumulate, class C>
+POSENC_ALWAYS_INLINE void multiply_block(const C* a, std::int64_t a_step, const C* panel, C* out, std::int64_t out_step,
+                                         std::int64_t inner) noexcept {
+  using B = simd::batch<C, Arch>;
+  constexpr std::int64_t w = simd::width<C, Arch>;
+  B left[Rows];
+  B right[Rows];
+  POSENC_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    left[r] = Accumulate ? B::load_unaligned(out + r * out_step) : B(C(0));
+    right[r] = Accumulate ? B::load_unaligned(out + r * out_step + w) : B(C(0));
+  }
+  for (std::int64_t k = 0; k < inner; ++k) {
+    const B p = B::load_unaligned(panel + k * 2 * w);
+    const B q = B::load_unaligned(panel + k * 2 * w + w);
+  for (int r = 0; r < Rows; ++r) {
+      const B x(a[r * a_step + k]);
+      left[r] = xsimd::fma(x, p, left[r]);
+      right[r] = xsimd::fma(x, q, right[r]);
+    }
+  }
+  POSENC_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    left[r].store_unaligned(out + r * out_step);
+    right[r].store_unaligned(out + r * out_step + w);
+  }
+}
+
+/// The same with the number of rows, 1 .. block_rows, known at run time.
+template <class Arch, bool Accumulate, class C>
+void multiply_rows(std::int64_t rows, const C* a, std::int64_t a_step, const C* panel, C* out, std::int64_t out_step,
+                   std::int64_t inner) noexcept {
+  switch (rows) {
+    case 6: return multiply_block<Arch, 6, Accumulate>(a, a_step, panel, out, out_step, inner);
+    case 5: return multiply_block<Arch, 5, Accumulate>(a, a_step, panel, out, out_step, inner);
+    case 4: return multiply_block<Arch, 4, Accumulate>(a, a_step, panel, out, out_step, inner);
+    case 3: return multiply_block<Arch, 3, Accumulate>(a, a_step, panel, out, out_step, inner);
+    case 2: return multiply_block<Arch, 2, Accumulate>(a, a_step, panel, out, out_step, inner);
+    default: return multiply_block<Arch, 1, Accumulate>(a, a_step, panel, out, out_step, inner);
+  }
+}
+
+/// The sum of x[i] * y[i], four accumulators.
+template <class Arch, class C, simd_storage S>
+[[nodiscard]] C dot(const C* x, const S* y, std::int64_t n) noexcept {
+  using B = simd::batch<C, Arch>;
+  constexpr std::int64_t w = simd::width<C, Arch>;
+  B sum0(C(0)), sum1(C(0)), sum2(C(0)), sum3(C(0));
+  std::int64_t i = 0;
+  for (; i + 4 * w <= n; i += 4 * w) {
+    sum0 = xsimd::fma(B::load_unaligned(x + i), simd::load<Arch>(y + i), sum0);
+    sum1 = xsimd::fma(B::load_unaligned(x + i + w), simd::load<Arch>(y + i + w), sum1);
+    sum2 = xsimd::fma(B::load_unaligned(x + i + 2 * w), simd::load<Arch>(y + i + 2 * w), sum2);
+    sum3 = xsimd::fma(B::load_unaligned(x + i + 3 * w), simd::load<Arch>(y + i + 3 * w), sum3);
+  }
+  simd::for_lanes<Arch, C>(n - i, [&](std::int64_t j, auto at) POSENC_LAMBDA_INLINE {
+    sum0 = xsimd::fma(at.load(x + i + j), at.load(y + i + j), sum0);
+  });
+  return simd::sum((sum0 + sum1) + (sum2 + sum3));
+}
+
+/// out[i] += weight * y[i].
+template <class Arch, class C, simd_storage S>
+void add_scaled(C* out, C weight, const S* y, std::int64_t n) noexcept {
+  const simd::batch<C, Arch> w(weight);
+  simd::for_lanes<Arch, C>(n, [&](std::int64_t i, auto at) POSENC_LAMBDA_INLINE {
+    at.store(out + i, xsimd::fma(w, at.load(y + i), at.load(out + i)));
+  });
+}
+
+/// out[i] *= factor.
+template <class Arch, class C>
+void scale_row(C* out, C factor, std::int64_t n) noexcept {
+  const simd::batch<C, Arch> f(factor);
+  simd::for_lanes<Arch, C>(n, [&](std::int64_t i, auto at)
+                                  POSENC_LAMBDA_INLINE { at.store(out + i, at.load(out + i) * f); });
+}
+
+/// Row-major C from rows of any storage and stride.
+template <class Arch, class C, class S>
+void widen_row(C* out, const S* row, std::int64_t step, std::int64_t n) noexcept {
+  if constexpr (simd_storage<S> && std::same_as<compute_t<S>, C>) {
+    if (step == 1) {
+      simd::for_lanes<Arch, C>(n, [&](std::int64_t i, auto at)
+                                      POSENC_LAMBDA_INLINE { at.store(out + i, at.load(row + i)); });
+      return;
+    }
+  }
+  for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<C>(widen(row[i * step]));
+}
+
+/// Key j of a tile into its column of the panels [keys / panel][dim][panel].
+template <class Arch, class C>
+void pack_key(C* panels, const C* key, std::int64_t j, std::int64_t dim) noexcept {
+  constexpr std::int64_t p = panel_width<C, Arch>;
+  C* to = panels + j / p * p * dim + j % p;
+  for (std::int64_t d = 0; d < dim; ++d) to[d * p] = key[d];
+}
+
+/// Value j of a tile of `keys` into the panels [padded dim / panel][keys][panel].
+/// Returns whether every element is finite.
+template <class Arch, class C>
+bool pack_value(C* panels, const C* value, std::int64_t j, std::int64_t keys, std::int64_t dim) noexcept {
+  constexpr std::int64_t p = panel_width<C, Arch>;
+  C differences = 0;  // x - x is 0 for finite x, NaN otherwise
+  for (std::int64_t d = 0; d < dim; d += p) {
+    C* to = panels + d / p * keys * p + j * p;
+    const std::int64_t n = std::min(p, dim - d);
+    for (std::int64_t i = 0; i < n; ++i) {
+      to[i] = value[d + i];
+      differences += value[d + i] - value[d + i];
+    }
+    for (std::int64_t i = n; i < p; ++i) to[i] = 0;
+  }
+  return differences == 0;
+}
+
+}  // namespace posenc::kernels

@@ -1,0 +1,56 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#pragma once
+/// @file
+/// Everything: includes each public header, declares nothing. A translation unit that needs one encoder pays for less by
+/// including `posenc/encoders/<name>.hpp`.
+
+#include <posenc/attention/attention.hpp>
+#include <posenc/attention/bias.hpp>
+#include <posenc/attention/call.hpp>
+#include <posenc/attention/compose.hpp>
+#include <posenc/attention/fused.hpp>
+#include <posenc/attention/index_masks.hpp>
+#include <posenc/attention/irope.hpp>
+#include <posenc/attention/mask_tensor.hpp>
+#include <posenc/attention/masks.hpp>
+#include <posenc/attention/modifiers.hpp>
+#include <posenc/attention/reference.hpp>
+#include <posenc/attention/run_time.hpp>
+#include <posenc/attention/score_pass.hpp>
+#include <posenc/config.hpp>
+#include <posenc/core/eigen.hpp>
+#include <posenc/core/error.hpp>
+#include <posenc/core/lanes.hpp>
+#include <posenc/core/parallel.hpp>
+#include <posenc/core/policy.hpp>
+#include <posenc/core/positions.hpp>
+#include <posenc/core/scalar.hpp>
+#include <posenc/core/traits.hpp>
+#include <posenc/core/view.hpp>
+#include <posenc/encoders/alibi.hpp>
+#include <posenc/encoders/irope.hpp>
+#include <posenc/encoders/learned.hpp>
+#include <posenc/encoders/nope.hpp>
+#include <posenc/encoders/position_ids.hpp>
+#include <posenc/encoders/relative_bucket.hpp>
+#include <posenc/encoders/rope.hpp>
+#include <posenc/encoders/rope_options.hpp>
+#include <posenc/encoders/rope_rows.hpp>
+#include <posenc/encoders/rope_table.hpp>
+#include <posenc/encoders/sinusoidal.hpp>
+#include <posenc/encoders/toeplitz.hpp>
+#include <posenc/kernels/cos_sin.hpp>
+#include <posenc/kernels/rotate.hpp>
+#include <posenc/kernels/rows.hpp>
+#include <posenc/kernels/tile.hpp>
+#include <posenc/math/angle.hpp>
+#include <posenc/math/buckets.hpp>
+#include <posenc/math/double_double.hpp>
+#include <posenc/math/frequencies.hpp>
+#include <posenc/math/slopes.hpp>
+#include <posenc/simd/batch.hpp>
+#include <posenc/simd/exp.hpp>
+#include <posenc/simd/loop.hpp>
+#include <posenc/simd/memory.hpp>
+#include <posenc/simd/sincos.hpp>
+#include <posenc/version.hpp>

@@ -1,0 +1,128 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#pragma once
+/// @file
+/// The one header that includes xsimd. It absorbs the API from version 8.1 to 14 and the gaps that posenc needs filled
+/// (16-bit lanes, pair swap), and gives hooks their SIMD form through `lanes`. Everything above speaks of
+/// `batch<T, Arch>`; every kernel is a template keyed by Arch, so that translation units built with different flags
+/// share no symbol.
+
+#include <posenc/config.hpp>
+#include <posenc/core/lanes.hpp>
+#include <posenc/core/scalar.hpp>
+
+#include <xsimd/xsimd.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace posenc::simd {
+
+/// An instruction set as a type: xsimd's architecture and whether F16C converts half precision.
+template <class Instructions, bool HalfConversion>
+struct arch {
+  using instructions = Instructions;
+  static constexpr bool half_conversion = HalfConversion;
+};
+
+#ifdef __F16C__
+using default_arch = arch<xsimd::default_arch, true>;
+#else
+using default_arch = arch<xsimd::default_arch, false>;
+#endif
+
+template <class T, class Arch = default_arch>
+using batch = xsimd::batch<T, typename Arch::instructions>;
+
+/// Lanes of a batch.
+template <class T, class Arch = default_arch>
+inline constexpr int width = static_cast<int>(batch<T, Arch>::size);
+
+namespace detail {
+struct swap_neighbours {
+  static constexpr unsigned get(unsigned i, unsigned) { return i ^ 1u; }
+};
+template <class U, class A>
+constexpr auto neighbour_indices() {
+  if constexpr (requires { xsimd::make_batch_constant<xsimd::batch<U, A>, swap_neighbours>(); }) {
+    return xsimd::make_batch_constant<xsimd::batch<U, A>, swap_neighbours>();
+  } else if constexpr (requires { xsimd::make_batch_constant<U, swap_neighbours, A>(); }) {
+    return xsimd::make_batch_constant<U, swap_neighbours, A>();
+  } else {
+    return xsimd::make_batch_constant<U, A, swap_neighbours>();
+  }
+}
+}  // namespace detail
+
+/// (x1, x0, x3, x2, ...): the partners of interleaved pairs.
+template <class T, class A>
+[[nodiscard]] POSENC_ALWAYS_INLINE xsimd::batch<T, A> swap_pairs(const xsimd::batch<T, A>& x) noexcept {
+  return xsimd::swizzle(x, detail::neighbour_indices<xsimd::as_unsigned_integer_t<T>, A>());
+}
+
+/// The sum of the lanes.
+template <class T, class A>
+[[nodiscard]] POSENC_ALWAYS_INLINE T sum(const xsimd::batch<T, A>& x) noexcept {
+#if XSIMD_VERSION_MAJOR >= 10
+  return xsimd::reduce_add(x);
+#else
+  return xsimd::hadd(x);
+#endif
+}
+
+/// The greatest lane.
+template <class T, class A>
+[[nodiscard]] POSENC_ALWAYS_INLINE T greatest(const xsimd::batch<T, A>& x) noexcept {
+  alignas(A::alignment()) T lane[xsimd::batch<T, A>::size];
+  x.store_aligned(lane);
+  T best = lane[0];
+  for (std::size_t i = 1; i < xsimd::batch<T, A>::size; ++i) best = lane[i] > best ? lane[i] : best;
+  return best;
+}
+
+}  // namespace posenc::simd
+
+namespace posenc {
+
+/// The SIMD form of the hook vocabulary.
+template <class T, class A>
+struct lanes<xsimd::batch<T, A>> {
+  using B = xsimd::batch<T, A>;
+  using scalar = T;
+  using mask = xsimd::batch_bool<T, A>;
+  static constexpr int size = static_cast<int>(B::size);
+
+  /// Lanes from memory of any scalar type; T itself is one unaligned load.
+  template <class S>
+  static POSENC_ALWAYS_INLINE B load(const S* p) {
+    if constexpr (std::same_as<S, T>) {
+      return B::load_unaligned(p);
+    } else {
+      alignas(A::alignment()) T lane[B::size];
+      for (std::size_t i = 0; i < B::size; ++i) lane[i] = static_cast<T>(widen(p[i]));
+      return B::load_aligned(lane);
+    }
+  }
+  static POSENC_ALWAYS_INLINE void store(T* p, const B& x) { x.store_unaligned(p); }
+  template <class S>
+  static POSENC_ALWAYS_INLINE B broadcast(const S& x) {
+    return B(static_cast<T>(x));
+  }
+  static POSENC_ALWAYS_INLINE B iota() {
+    alignas(A::alignment()) T lane[B::size];
+    for (std::size_t i = 0; i < B::size; ++i) lane[i] = static_cast<T>(i);
+    return B::load_aligned(lane);
+  }
+  static POSENC_ALWAYS_INLINE B select(const mask& m, const B& yes, const B& no) { return xsimd::select(m, yes, no); }
+  static POSENC_ALWAYS_INLINE mask greater(const B& a, const B& b) { return a > b; }
+  static POSENC_ALWAYS_INLINE mask mask_from(const bool* truth) {
+    alignas(A::alignment()) T lane[B::size];
+    for (std::size_t i = 0; i < B::size; ++i) lane[i] = truth[i] ? T(1) : T(0);
+    return B::load_aligned(lane) > B(T(0));
+  }
+  static POSENC_ALWAYS_INLINE B abs(const B& x) { return xsimd::abs(x); }
+  static POSENC_ALWAYS_INLINE B tanh(const B& x) { return xsimd::tanh(x); }
+  static POSENC_ALWAYS_INLINE B exp(const B& x) { return xsimd::exp(x); }
+};
+
+}  // namespace posenc

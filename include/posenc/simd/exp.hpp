@@ -1,0 +1,25 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#pragma once
+/// @file
+/// exp and tanh on lanes.
+
+#include <posenc/simd/batch.hpp>
+
+namespace posenc::simd {
+
+/// e^x.
+/// Domain  every x; below the smallest normal result 0, -inf gives 0, NaN stays NaN.
+/// Error   at most 2 ulp (float and double) where the result is normal.
+template <class T, class A>
+[[nodiscard]] POSENC_ALWAYS_INLINE xsimd::batch<T, A> exp(const xsimd::batch<T, A>& x) noexcept {
+  return xsimd::exp(x);
+}
+
+/// tanh x.
+/// Domain  every x. Error: at most 4 ulp.
+template <class T, class A>
+[[nodiscard]] POSENC_ALWAYS_INLINE xsimd::batch<T, A> tanh(const xsimd::batch<T, A>& x) noexcept {
+  return xsimd::tanh(x);
+}
+
+}  // namespace posenc::simd
