@@ -25,33 +25,67 @@ template <class C, class Arch>
   return (n + panel_width<C, Arch> - 1) / panel_width<C, Arch> * panel_width<C, Arch>;
 }
 
+namespace detail {
+
+/// Two accumulators per row, nested row in row: named members stay in registers at -O2, where arrays would not.
+template <int Rows, class B>
+struct register_rows {
+  B left;
+  B right;
+  register_rows<Rows - 1, B> below;
+
+  POSENC_ALWAYS_INLINE void clear() noexcept {
+    left = right = B(0);
+    below.clear();
+  }
+  template <class C>
+  POSENC_ALWAYS_INLINE void load(const C* out, std::int64_t step) noexcept {
+    left = B::load_unaligned(out);
+    right = B::load_unaligned(out + B::size);
+    below.load(out + step, step);
+  }
+  template <class C>
+  POSENC_ALWAYS_INLINE void store(C* out, std::int64_t step) const noexcept {
+    left.store_unaligned(out);
+    right.store_unaligned(out + B::size);
+    below.store(out + step, step);
+  }
+  template <class C>
+  POSENC_ALWAYS_INLINE void add(const C* a, std::int64_t step, const B& p, const B& q) noexcept {
+    const B x(*a);
+    left = xsimd::fma(x, p, left);
+    right = xsimd::fma(x, q, right);
+    below.add(a + step, step, p, q);
+  }
+};
+template <class B>
+struct register_rows<0, B> {
+  POSENC_ALWAYS_INLINE void clear() noexcept {}
+  template <class C>
+  POSENC_ALWAYS_INLINE void load(const C*, std::int64_t) noexcept {}
+  template <class C>
+  POSENC_ALWAYS_INLINE void store(C*, std::int64_t) const noexcept {}
+  template <class C>
+  POSENC_ALWAYS_INLINE void add(const C*, std::int64_t, const B&, const B&) noexcept {}
+};
+
+}  // namespace detail
+
 /// One register block: out[r][0 .. panel) = (Accumulate ? out : 0) + sum_k a[r][k] * panel[k].
 template <class Arch, int Rows, bool Accumulate, class C>
-POSENC_ALWAYS_INLINE void multiply_block(const C* a, std::int64_t a_step, const C* panel, C* out, std::int64_t out_step,
-                                         std::int64_t inner) noexcept {
+void multiply_block(const C* a, std::int64_t a_step, const C* panel, C* out, std::int64_t out_step,
+                    std::int64_t inner) noexcept {
   using B = simd::batch<C, Arch>;
   constexpr std::int64_t w = simd::width<C, Arch>;
-  B left[Rows];
-  B right[Rows];
-  POSENC_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    left[r] = Accumulate ? B::load_unaligned(out + r * out_step) : B(C(0));
-    right[r] = Accumulate ? B::load_unaligned(out + r * out_step + w) : B(C(0));
+  detail::register_rows<Rows, B> sums;
+  if constexpr (Accumulate) {
+    sums.load(out, out_step);
+  } else {
+    sums.clear();
   }
-  for (std::int64_t k = 0; k < inner; ++k) {
-    const B p = B::load_unaligned(panel + k * 2 * w);
-    const B q = B::load_unaligned(panel + k * 2 * w + w);
-  for (int r = 0; r < Rows; ++r) {
-      const B x(a[r * a_step + k]);
-      left[r] = xsimd::fma(x, p, left[r]);
-      right[r] = xsimd::fma(x, q, right[r]);
-    }
-  }
-  POSENC_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    left[r].store_unaligned(out + r * out_step);
-    right[r].store_unaligned(out + r * out_step + w);
-  }
+  for (std::int64_t k = 0; k < inner; ++k)
+    sums.add(a + k, a_step, B::load_unaligned(panel + k * 2 * w), B::load_unaligned(panel + k * 2 * w + w));
+  sums.store(out, out_step);
 }
 
 /// The same with the number of rows, 1 .. block_rows, known at run time.
