@@ -24,10 +24,14 @@ namespace detail {
   if (b < 0 && a < interval::lowest - b) return interval::lowest;
   return a + b;
 }
+/// How far p lies behind the start of its chunk.
+[[nodiscard]] constexpr std::int64_t within_chunk(std::int64_t p, std::int64_t size) noexcept {
+  const std::int64_t remainder = p % size;
+  return remainder < 0 ? remainder + size : remainder;
+}
 /// The first position of the chunk that p lies in.
 [[nodiscard]] constexpr std::int64_t chunk_start(std::int64_t p, std::int64_t size) noexcept {
-  const std::int64_t within = ((p % size) + size) % size;
-  return saturating_add(p, -within);
+  return saturating_add(p, -within_chunk(p, size));
 }
 }  // namespace detail
 
@@ -73,8 +77,8 @@ struct block_diagonal {
     detail::require(c >= 1, "block_diagonal", "size", "must be at least 1", c);
   }
   [[nodiscard]] constexpr interval allow_positions(const row& r) const noexcept {
-    const std::int64_t start = detail::chunk_start(r.query_position, size);
-    return {start, detail::saturating_add(start, size)};
+    return {detail::chunk_start(r.query_position, size),
+            detail::saturating_add(r.query_position, size - detail::within_chunk(r.query_position, size))};
   }
 };
 

@@ -70,7 +70,7 @@ template <class B, class Keys>
   }
 }
 
-/// The integers lo <= x < hi.
+/// The integers lo <= x < hi; hi = `highest` leaves the upper end open, so that the last int64 is inside too.
 struct interval {
   static constexpr std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
   static constexpr std::int64_t highest = std::numeric_limits<std::int64_t>::max();
@@ -78,7 +78,9 @@ struct interval {
   std::int64_t hi = highest;
 
   [[nodiscard]] constexpr bool empty() const noexcept { return lo >= hi; }
-  [[nodiscard]] constexpr bool contains(std::int64_t x) const noexcept { return lo <= x && x < hi; }
+  [[nodiscard]] constexpr bool contains(std::int64_t x) const noexcept {
+    return lo <= x && (x < hi || hi == highest);
+  }
   friend constexpr bool operator==(const interval&, const interval&) = default;
 };
 

@@ -4,7 +4,7 @@
 /// Rows of cos and sin: one position against a list of frequencies, exactly reduced in 64-bit turns, computed in double
 /// and rounded once to the type of the row.
 /// Error   float: 3.0e-8 * max(1, magnitude) at every position up to 10^9; double: 1e-12 at 10^6, 1e-9 at 10^9.
-/// Cost    about 2 ns per pair on AVX2.
+/// Cost    measured in bench/: a few ns per pair.
 
 #include <posenc/core/scalar.hpp>
 #include <posenc/math/angle.hpp>
@@ -21,40 +21,37 @@ namespace posenc::kernels {
 enum class row_form { separate, neighbours };
 
 namespace detail {
-template <row_form Form, class C>
-inline void put(C* cos, C* sin, std::int64_t i, double c, double s) noexcept {
-  const C cc = narrow<C>(c);
-  const C ss = narrow<C>(s);
-  if constexpr (Form == row_form::separate) {
-    cos[i] = cc;
-    sin[i] = ss;
-  } else {
-    cos[2 * i] = cc;
-    cos[2 * i + 1] = cc;
-    sin[2 * i] = narrow<C>(-s);
-    sin[2 * i + 1] = ss;
+
+/// Pairs of a block: phases and values of one block fit the first-level cache and the stack.
+inline constexpr std::int64_t row_block = 64;
+
+/// n values of cos and sin to their places in a row.
+template <row_form Form, class V, class C>
+void place(const V* c, const V* s, std::int64_t n, C* cos, C* sin) noexcept {
+  for (std::int64_t i = 0; i < n; ++i) {
+    if constexpr (Form == row_form::separate) {
+      cos[i] = narrow<C>(c[i]);
+      sin[i] = narrow<C>(s[i]);
+    } else {
+      cos[2 * i] = cos[2 * i + 1] = narrow<C>(c[i]);
+      sin[2 * i] = narrow<C>(-s[i]);
+      sin[2 * i + 1] = narrow<C>(s[i]);
+    }
   }
 }
 }  // namespace detail
 
-/// cos and sin of `count` phases (units of 2^-64 turns), times `magnitude`; `direction` -1 turns the other way.
-template <class Arch, row_form Form, class C>
-void cos_sin_of_phases(const std::uint64_t* phases, std::int64_t count, double magnitude, double direction, C* cos,
-                       C* sin) noexcept {
+/// cos and sin of `count` phases (units of 2^-64 turns), times `magnitude`; `direction` -1 turns the other way. R is
+/// float or double. `phases`, `cos` and `sin` have room for whole batches: count rounded up to 8.
+template <class Arch, class R>
+void cos_sin_of_phases(const std::uint64_t* phases, std::int64_t count, double magnitude, double direction, R* cos,
+                       R* sin) noexcept {
   using D = simd::batch<double, Arch>;
   using U = simd::batch<std::uint64_t, Arch>;
-  constexpr std::int64_t step = simd::width<double, Arch>;
-  alignas(64) std::uint64_t phase[step] = {};
-  alignas(64) double c[step];
-  alignas(64) double s[step];
-  for (std::int64_t i = 0; i < count; i += step) {
-    const std::int64_t n = std::min(step, count - i);
-    const std::uint64_t* from = phases + i;
-    if (n < step) from = std::copy(from, from + n, phase) - n;
-    const auto [cosine, sine] = simd::cos_sin_of_phase(U::load_unaligned(from));
-    (cosine * D(magnitude)).store_aligned(c);
-    (sine * D(magnitude * direction)).store_aligned(s);
-    for (std::int64_t j = 0; j < n; ++j) detail::put<Form>(cos, sin, i + j, c[j], s[j]);
+  for (std::int64_t i = 0; i < count; i += simd::width<double, Arch>) {
+    const auto [cosine, sine] = simd::cos_sin_of_phase(U::load_unaligned(phases + i));
+    simd::store_rounded<Arch>(cos + i, cosine * D(magnitude));
+    simd::store_rounded<Arch>(sin + i, sine * D(magnitude * direction));
   }
 }
 
@@ -62,13 +59,25 @@ void cos_sin_of_phases(const std::uint64_t* phases, std::int64_t count, double m
 template <class Arch, row_form Form, class C, class Position>
 void cos_sin_row(const math::turns* steps, std::int64_t pairs, Position position, double magnitude, double direction,
                  C* cos, C* sin) noexcept {
-  constexpr std::int64_t block = 64;
+  // 16-bit rows are rounded from double, not from an intermediate float.
+  using R = std::conditional_t<std::same_as<C, float>, float, double>;
+  constexpr std::int64_t block = detail::row_block;
   alignas(64) std::uint64_t phases[block];
-  constexpr std::int64_t spread = Form == row_form::separate ? 1 : 2;
+  alignas(64) R c[block];
+  alignas(64) R s[block];
   for (std::int64_t i = 0; i < pairs; i += block) {
     const std::int64_t n = std::min(block, pairs - i);
     for (std::int64_t j = 0; j < n; ++j) phases[j] = math::phase(steps[i + j], position);
-    cos_sin_of_phases<Arch, Form>(phases, n, magnitude, direction, cos + i * spread, sin + i * spread);
+    for (std::int64_t j = n; j < (n + 7) / 8 * 8; ++j) phases[j] = 0;
+    if constexpr (Form == row_form::separate && std::same_as<C, R>) {
+      if (n == block) {
+        cos_sin_of_phases<Arch>(phases, n, magnitude, direction, cos + i, sin + i);
+        continue;
+      }
+    }
+    cos_sin_of_phases<Arch>(phases, n, magnitude, direction, c, s);
+    constexpr std::int64_t spread = Form == row_form::separate ? 1 : 2;
+    detail::place<Form>(c, s, n, cos + i * spread, sin + i * spread);
   }
 }
 
@@ -80,8 +89,9 @@ void cos_sin_row_float32(const float* inv_freq, std::int64_t pairs, double posit
   for (std::int64_t i = 0; i < pairs; ++i) {
     const float angle = math::float32_angle(position, inv_freq[i]);
     const float c = static_cast<float>(std::cos(static_cast<double>(angle))) * magnitude;
-    const float s = static_cast<float>(std::sin(static_cast<double>(angle))) * magnitude;
-    detail::put<Form>(cos, sin, i, c, direction * static_cast<double>(s));
+    const float s = static_cast<float>(std::sin(static_cast<double>(angle))) * magnitude * static_cast<float>(direction);
+    constexpr std::int64_t spread = Form == row_form::separate ? 1 : 2;
+    detail::place<Form>(&c, &s, 1, cos + i * spread, sin + i * spread);
   }
 }
 

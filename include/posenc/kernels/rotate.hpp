@@ -5,7 +5,7 @@
 ///   (a, b) -> (a c - b s, a s + b c)
 /// Storage may be float, double, half or bfloat16; arithmetic is in `compute_t`, results are rounded once. `out` may be
 /// `in`; otherwise the two must not overlap.
-/// Cost    one load and one store per element and one row of cos and sin per token; four heads share each load of it.
+/// Cost    one load and one store per element and one row of cos and sin per token; two heads share each load of it.
 
 #include <posenc/simd/loop.hpp>
 
@@ -53,8 +53,8 @@ template <class Arch, simd_storage S, class C>
 void rotate_half(const S* in, std::int64_t in_step, S* out, std::int64_t out_step, std::int64_t heads, const C* cos,
                  const C* sin, std::int64_t second, std::int64_t pairs) noexcept {
   std::int64_t h = 0;
-  for (; h + 4 <= heads; h += 4)
-    detail::rotate_half_heads<4, Arch>(in + h * in_step, in_step, out + h * out_step, out_step, cos, sin, second,
+  for (; h + 2 <= heads; h += 2)
+    detail::rotate_half_heads<2, Arch>(in + h * in_step, in_step, out + h * out_step, out_step, cos, sin, second,
                                        pairs);
   for (; h < heads; ++h)
     detail::rotate_half_heads<1, Arch>(in + h * in_step, in_step, out + h * out_step, out_step, cos, sin, second,
@@ -66,8 +66,8 @@ template <class Arch, simd_storage S, class C>
 void rotate_interleaved(const S* in, std::int64_t in_step, S* out, std::int64_t out_step, std::int64_t heads,
                         const C* cos, const C* sin, std::int64_t pairs) noexcept {
   std::int64_t h = 0;
-  for (; h + 4 <= heads; h += 4)
-    detail::rotate_interleaved_heads<4, Arch>(in + h * in_step, in_step, out + h * out_step, out_step, cos, sin, pairs);
+  for (; h + 2 <= heads; h += 2)
+    detail::rotate_interleaved_heads<2, Arch>(in + h * in_step, in_step, out + h * out_step, out_step, cos, sin, pairs);
   for (; h < heads; ++h)
     detail::rotate_interleaved_heads<1, Arch>(in + h * in_step, in_step, out + h * out_step, out_step, cos, sin, pairs);
 }

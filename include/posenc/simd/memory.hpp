@@ -119,11 +119,11 @@ POSENC_ALWAYS_INLINE void bfloat16_from_float(std::uint16_t* p, const batch<floa
   using B = batch<float, Arch>;
   using U = batch<std::uint32_t, Arch>;
   const U bits = xsimd::bitwise_cast<U>(x);
-  const U rounded = (bits + U(0x7fffu) + ((bits >> 16) & U(1u))) >> 16;
-  // NaN would round to infinity: keep its upper bits and set the quiet bit.
-  const U quiet = (bits >> 16) | U(0x40u);
-  const U is_nan = U(0u) - (xsimd::bitwise_cast<U>(xsimd::select(x == x, B(0.0f), B(-0.0f))) >> 31);
-  store_words<Arch>(p, (rounded & ~is_nan) | (quiet & is_nan));
+  const U rounded = bits + U(0x7fffu) + ((bits >> 16) & U(1u));
+  // A NaN could round to infinity: keep its upper bits and set the quiet bit.
+  const U quiet = bits | U(0x400000u);
+  const B chosen = xsimd::select(x == x, xsimd::bitwise_cast<B>(rounded), xsimd::bitwise_cast<B>(quiet));
+  store_words<Arch>(p, xsimd::bitwise_cast<U>(chosen) >> 16);
 }
 
 }  // namespace detail
@@ -156,6 +156,29 @@ POSENC_ALWAYS_INLINE void store(S* p, const batch<compute_t<S>, Arch>& x) noexce
       detail::bfloat16_from_float<Arch>(words, x);
     }
   }
+}
+
+/// Lanes of double rounded once to float.
+template <class Arch>
+POSENC_ALWAYS_INLINE void store_rounded(float* p, const batch<double, Arch>& x) noexcept {
+  constexpr int n = width<double, Arch>;
+#if defined(__AVX512F__)
+  if constexpr (n == 8) return _mm256_storeu_ps(p, _mm512_cvtpd_ps(static_cast<__m512d>(x)));
+#endif
+#if defined(__AVX__)
+  if constexpr (n == 4) return _mm_storeu_ps(p, _mm256_cvtpd_ps(static_cast<__m256d>(x)));
+#endif
+#if defined(__SSE2__)
+  if constexpr (n == 2)
+    return _mm_storel_pi(reinterpret_cast<__m64*>(p), _mm_cvtpd_ps(static_cast<__m128d>(x)));
+#endif
+  alignas(64) double lane[n];
+  x.store_unaligned(lane);
+  for (int i = 0; i < n; ++i) p[i] = static_cast<float>(lane[i]);
+}
+template <class Arch>
+POSENC_ALWAYS_INLINE void store_rounded(double* p, const batch<double, Arch>& x) noexcept {
+  x.store_unaligned(p);
 }
 
 }  // namespace posenc::simd
