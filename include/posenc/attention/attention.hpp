@@ -119,8 +119,9 @@ void attention(view<Q> q, view<K> k, view<V> v, view<O> out, const Policy& polic
     own = std::make_unique_for_overwrite<std::byte[]>(needed);
     memory = own.get();
   } else {
-    detail::require(options.workspace.size() >= needed, function, "workspace",
-                    "must hold attention_workspace(...) bytes, " + std::to_string(needed), options.workspace.size());
+    if (options.workspace.size() < needed)  // the text of the rule is built only where it is needed
+      detail::invalid(function, "workspace", "must hold attention_workspace(...) bytes, " + std::to_string(needed),
+                      options.workspace.size());
   }
   memory = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory) + 63) / 64 * 64);
 

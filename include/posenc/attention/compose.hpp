@@ -86,22 +86,23 @@ auto bind_policy(const Part& p, std::byte* memory, const call& c) {
   return std::tuple<decltype(bind_part(p, memory, c))>{bind_part(p, memory, c)};
 }
 
+/// Bytes that `bind_part` takes.
+template <class Part>
+std::size_t part_bytes(const Part& part, const call& c) {
+  if constexpr (has_bind<Part>) {
+    return (part.workspace_bytes(c) + 63) / 64 * 64;
+  } else {
+    return 0;
+  }
+}
 template <class... Parts>
 std::size_t bound_bytes(const policy<Parts...>& p, const call& c) {
-  return std::apply(
-      [&](const Parts&... part) {
-        [[maybe_unused]] const auto bytes = [&](const auto& x) -> std::size_t {
-          if constexpr (has_bind<std::remove_cvref_t<decltype(x)>>) return (x.workspace_bytes(c) + 63) / 64 * 64;
-          return 0;
-        };
-        return (bytes(part) + ... + std::size_t{0});
-      },
-      p.parts);
+  return std::apply([&](const Parts&... part) { return (part_bytes(part, c) + ... + std::size_t{0}); }, p.parts);
 }
 template <class Part>
   requires(!is_policy<Part>::value)
 std::size_t bound_bytes(const Part& p, const call& c) {
-  return bound_bytes(policy<Part>{std::tuple<Part>(p)}, c);
+  return part_bytes(p, c);
 }
 
 /// Calls f on every part in order.

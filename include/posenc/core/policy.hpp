@@ -26,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 namespace posenc {
@@ -62,7 +63,9 @@ template <class B, class Keys>
   using L = lanes<B>;
   using scalar = typename L::scalar;
   if constexpr (Keys::contiguous) {
-    return L::iota() + L::broadcast(static_cast<scalar>(static_cast<double>(keys.position(k) - r.query_position)));
+    // Autodiff scalars convert from double, arithmetic ones straight from the integer.
+    using number = std::conditional_t<std::is_arithmetic_v<scalar>, scalar, double>;
+    return L::iota() + L::broadcast(static_cast<number>(keys.position(k) - r.query_position));
   } else {
     double difference[L::size];
     for (int i = 0; i < L::size; ++i) difference[i] = static_cast<double>(keys.position(k + i) - r.query_position);

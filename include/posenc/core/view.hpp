@@ -83,8 +83,8 @@ class view {
 
   /// Whether two index tuples name the same element because a stride is 0: such a view may be read, not written.
   [[nodiscard]] constexpr bool repeats() const noexcept {
-    return (shape_.batch > 1 && strides_.batch == 0) || (shape_.tokens > 1 && strides_.token == 0) ||
-           (shape_.heads > 1 && strides_.head == 0) || (shape_.dim > 1 && strides_.dim == 0);
+    return !empty() && ((shape_.batch > 1 && strides_.batch == 0) || (shape_.tokens > 1 && strides_.token == 0) ||
+                        (shape_.heads > 1 && strides_.head == 0) || (shape_.dim > 1 && strides_.dim == 0));
   }
 
   /// The first element of one row.

@@ -48,7 +48,9 @@ class rope_table {
     detail::check_cover(at, "rope_table::rotate", x.batch(), x.tokens());
     for (std::int64_t b = 0; b < x.batch(); ++b)
       for (std::int64_t t = 0; t < x.tokens(); ++t)
-        if (at(b, t) < first_ || at(b, t) - first_ >= rows_)
+        // Unsigned, so that no distance overflows and a position below the first row is a large number.
+        if (static_cast<std::uint64_t>(at(b, t)) - static_cast<std::uint64_t>(first_) >=
+            static_cast<std::uint64_t>(rows_))
           detail::outside("rope_table::rotate", "positions",
                           "must lie in " + std::to_string(first_) + ".." + std::to_string(first_ + rows_ - 1),
                           at(b, t));

@@ -12,6 +12,7 @@
 
 #include <xsimd/xsimd.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -58,6 +59,19 @@ constexpr auto neighbour_indices() {
 template <class T, class A>
 [[nodiscard]] POSENC_ALWAYS_INLINE xsimd::batch<T, A> swap_pairs(const xsimd::batch<T, A>& x) noexcept {
   return xsimd::swizzle(x, detail::neighbour_indices<xsimd::as_unsigned_integer_t<T>, A>());
+}
+
+/// The bits of x read as lanes of T, a type of the same size.
+template <class T, class U, class A>
+[[nodiscard]] POSENC_ALWAYS_INLINE xsimd::batch<T, A> bits_as(const xsimd::batch<U, A>& x) noexcept {
+  using B = xsimd::batch<T, A>;
+  if constexpr (requires {
+                  { xsimd::bitwise_cast<B>(x) } -> std::same_as<B>;
+                }) {
+    return xsimd::bitwise_cast<B>(x);
+  } else {
+    return xsimd::bitwise_cast<T>(x);
+  }
 }
 
 /// The sum of the lanes.

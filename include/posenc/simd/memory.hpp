@@ -72,12 +72,12 @@ POSENC_ALWAYS_INLINE batch<float, Arch> float_from_halves(const std::uint16_t* p
   using U = batch<std::uint32_t, Arch>;
   const U word = widen_words<Arch>(p);
   const U magnitude = (word & U(0x7fffu)) << 13;
-  const B scaled = xsimd::bitwise_cast<B>(magnitude) * B(0x1p112f);
-  const U special = xsimd::bitwise_cast<U>(xsimd::select(scaled >= B(65536.0f), B(-0.0f), B(0.0f)));
+  const B scaled = bits_as<float>(magnitude) * B(0x1p112f);
+  const U special = bits_as<std::uint32_t>(xsimd::select(scaled >= B(65536.0f), B(-0.0f), B(0.0f)));
   // special holds the sign bit where the exponent was all ones: spread it over the exponent field.
   const U all_ones = U(0u) - (special >> 31);
   const U exponent = all_ones & U(0x7f800000u);
-  return xsimd::bitwise_cast<B>(xsimd::bitwise_cast<U>(scaled) | exponent | ((word & U(0x8000u)) << 16));
+  return bits_as<float>(bits_as<std::uint32_t>(scaled) | exponent | ((word & U(0x8000u)) << 16));
 }
 
 template <class Arch>
@@ -111,19 +111,19 @@ POSENC_ALWAYS_INLINE void halves_from_float(std::uint16_t* p, const batch<float,
 
 template <class Arch>
 POSENC_ALWAYS_INLINE batch<float, Arch> float_from_bfloat16(const std::uint16_t* p) noexcept {
-  return xsimd::bitwise_cast<batch<float, Arch>>(widen_words<Arch>(p) << 16);
+  return bits_as<float>(widen_words<Arch>(p) << 16);
 }
 
 template <class Arch>
 POSENC_ALWAYS_INLINE void bfloat16_from_float(std::uint16_t* p, const batch<float, Arch>& x) noexcept {
   using B = batch<float, Arch>;
   using U = batch<std::uint32_t, Arch>;
-  const U bits = xsimd::bitwise_cast<U>(x);
+  const U bits = bits_as<std::uint32_t>(x);
   const U rounded = bits + U(0x7fffu) + ((bits >> 16) & U(1u));
   // A NaN could round to infinity: keep its upper bits and set the quiet bit.
   const U quiet = bits | U(0x400000u);
-  const B chosen = xsimd::select(x == x, xsimd::bitwise_cast<B>(rounded), xsimd::bitwise_cast<B>(quiet));
-  store_words<Arch>(p, xsimd::bitwise_cast<U>(chosen) >> 16);
+  const B chosen = xsimd::select(x == x, bits_as<float>(rounded), bits_as<float>(quiet));
+  store_words<Arch>(p, bits_as<std::uint32_t>(chosen) >> 16);
 }
 
 }  // namespace detail

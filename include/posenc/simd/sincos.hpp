@@ -21,7 +21,7 @@ template <class A>
   const U moved = phase + U(std::uint64_t{1} << 61);
   const U offset = (moved & U((std::uint64_t{1} << 62) - 1)) >> 10;
   // 52 bits under the exponent of 2^52 are the integer itself; subtracting 2^52 + 2^51 centres it.
-  const D centred = xsimd::bitwise_cast<D>(offset | U(0x4330000000000000u)) - D(0x1.8p52);
+  const D centred = bits_as<double>(offset | U(0x4330000000000000u)) - D(0x1.8p52);
   const D x = centred * D(0x1.921fb54442d18p2 * 0x1p-54);
   const D z = x * x;
   D s = xsimd::fma(z, D(1.58969099521155010221e-10), D(-2.50507602534068634195e-08));
@@ -38,12 +38,12 @@ template <class A>
   const D cosine = xsimd::fma(z * z, c, D(1.0) - D(0.5) * z);
   // Odd quadrants swap the two; the quadrant's bits are the signs.
   const U swap = U(0u) - ((moved >> 62) & U(1u));
-  const U sine_bits = xsimd::bitwise_cast<U>(sine);
-  const U cosine_bits = xsimd::bitwise_cast<U>(cosine);
+  const U sine_bits = bits_as<std::uint64_t>(sine);
+  const U cosine_bits = bits_as<std::uint64_t>(cosine);
   const U sign = U(std::uint64_t{1} << 63);
   const U cos_out = ((cosine_bits & ~swap) | (sine_bits & swap)) ^ ((moved ^ (moved << 1)) & sign);
   const U sin_out = ((sine_bits & ~swap) | (cosine_bits & swap)) ^ (moved & sign);
-  return {xsimd::bitwise_cast<D>(cos_out), xsimd::bitwise_cast<D>(sin_out)};
+  return {bits_as<double>(cos_out), bits_as<double>(sin_out)};
 }
 
 /// sin and cos of an angle in radians.
