@@ -57,7 +57,8 @@ struct listed_keys {
   [[nodiscard]] constexpr std::int64_t position(std::int64_t k) const noexcept { return ids[k]; }
 };
 
-/// key position - query position for the lanes k, k + 1, ...: the difference is formed in int64 and rounded once.
+/// key position - query position for the lanes k, k + 1, ...: formed in int64, exact in float up to 2^24 and in double
+/// up to 2^53, within one step of the scalar beyond.
 template <class B, class Keys>
 [[nodiscard]] B distance(const Keys& keys, const row& r, std::int64_t k) {
   using L = lanes<B>;

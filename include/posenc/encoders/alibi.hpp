@@ -16,6 +16,7 @@
 #include <posenc/core/traits.hpp>
 #include <posenc/math/slopes.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -69,8 +70,9 @@ class alibi {
     detail::require(biased >= 1 && biased <= o.heads, "alibi", "biased_heads", "must lie in 1..heads", biased);
     const head_shard s = o.shard.value_or(head_shard{.first = 0, .count = o.heads, .of = o.heads});
     detail::require(s.of == o.heads, "alibi", "shard.of", "must equal heads", s.of);
-    detail::require(s.first >= 0 && s.count >= 1 && s.first <= s.of - s.count, "alibi", "shard",
-                    "must lie inside the heads, first at", s.first);
+    detail::require(s.count >= 1 && s.count <= s.of, "alibi", "shard.count", "must lie in 1..heads", s.count);
+    detail::require(s.first >= 0 && s.first <= s.of - s.count, "alibi", "shard.first",
+                    "must leave room for count heads", s.first);
     const std::vector<double> all = math::alibi_slopes(biased, o.rule, o.bias_max);
     for (std::int64_t h = s.first; h < s.first + s.count; ++h) {
       double slope = h < biased ? all[static_cast<std::size_t>(h)] : 0.0;
@@ -109,7 +111,8 @@ class alibi {
     return {.position_limit = std::nullopt,
             .parameters = given_ ? heads() : 0,
             .table_bytes = heads() * static_cast<std::int64_t>(sizeof(T)),
-            .monotone = form_ == alibi_form::symmetric,
+            .monotone = form_ == alibi_form::symmetric &&
+                        std::none_of(slopes_.begin(), slopes_.end(), [](const T& slope) { return slope < T(0); }),
             .shift = cache_shift::keep_keys};
   }
 

@@ -44,7 +44,7 @@ enum class sinusoidal_odd {
   /// The row of dim + 1, cut (multidim-positional-encoding).
   truncate,
   /// ceil(dim / 2) sines and floor(dim / 2) cosines, both with w(k) = base^(-2k / dim) (Hugging Face Marian); with
-  /// interleaved_sin_cos the row ends in a lone sine.
+  /// interleaved_sin_cos the row ends in a lone sine, with interleaved_cos_sin in a lone cosine.
   split
 };
 

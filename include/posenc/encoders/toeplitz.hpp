@@ -39,7 +39,8 @@ class toeplitz {
           return table[static_cast<std::size_t>(h * (2 * max_distance + 1) + distance + max_distance)];
         }) {}
 
-  /// From a function value(head, distance), called once for each distance in -max_distance .. max_distance.
+  /// From a function value(head, distance), called for distances in -max_distance .. max_distance (the two
+  /// ends more than once).
   template <class F>
     requires std::invocable<F&, std::int64_t, std::int64_t>
   toeplitz(std::int64_t heads, std::int64_t max_distance, F&& value) : heads_(heads), reach_(max_distance) {

@@ -39,6 +39,7 @@ struct turns {
 }
 
 /// The phase of a real-valued position: the product is formed to 106 bits before whole turns are dropped.
+/// Domain: fewer than 2^53 turns, finite.
 [[nodiscard]] inline std::uint64_t phase(const turns& t, double position) noexcept {
   const double_double product = t.whole * double_double(position);
   const double_double wrapped = product - double_double(std::nearbyint(product.hi));
@@ -49,7 +50,7 @@ struct turns {
   return (static_cast<std::uint64_t>(high) + static_cast<std::uint64_t>(low)) << 1;
 }
 
-/// A phase in radians in [-pi, pi).
+/// A phase in radians, -pi to pi, within 2 ulp.
 [[nodiscard]] inline double radians(std::uint64_t phase) noexcept {
   return std::ldexp(static_cast<double>(static_cast<std::int64_t>(phase)), -64) * two_pi.hi;
 }

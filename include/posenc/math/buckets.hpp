@@ -45,8 +45,8 @@ namespace posenc::math {
 /// The bucket function as a table over one side.
 class t5_buckets {
  public:
-  /// @throws std::invalid_argument unless num_buckets splits into sides of an even number >= 2 (so the exact part is
-  /// half of it) and max_distance exceeds the exact part.
+  /// @throws std::invalid_argument unless num_buckets splits into sides of at least 2 buckets (half of a side, rounded
+  /// down, is its exact part) and max_distance exceeds the exact part.
   t5_buckets(std::int64_t num_buckets, std::int64_t max_distance, bool bidirectional)
       : bidirectional_(bidirectional), side_(bidirectional ? num_buckets / 2 : num_buckets) {
     posenc::detail::require(num_buckets >= (bidirectional ? 4 : 2), "relative_bucket", "num_buckets",

@@ -1,7 +1,8 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// The slopes of ALiBi (Press et al. 2022), in double; every exponent is formed exactly and rounded once by exp2.
+/// The slopes of ALiBi (Press et al. 2022), in double. What the exponent loses by rounding is put back to first order:
+/// exp2 alone would be off by up to 6 ulp where the exponent is a third or a seventh.
 
 #include <bit>
 #include <cmath>
@@ -17,7 +18,7 @@ enum class slope_rule { paper, geometric };
 
 namespace math {
 
-/// One slope per head, m = bias_max. Domain: heads >= 1. Error: 1 ulp of double.
+/// One slope per head, m = bias_max. Domain: heads >= 1, finite m. Error: 1 ulp of double.
 [[nodiscard]] inline std::vector<double> alibi_slopes(std::int64_t heads, slope_rule rule, double bias_max) {
   std::vector<double> out(static_cast<std::size_t>(heads));
   const auto p = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
@@ -25,7 +26,12 @@ namespace math {
     const double numerator = rule == slope_rule::geometric || h < p ? static_cast<double>(h + 1)
                                                                     : static_cast<double>(2 * (h - p) + 1) / 2;
     const auto denominator = static_cast<double>(rule == slope_rule::geometric ? heads : p);
-    out[static_cast<std::size_t>(h)] = std::exp2(-bias_max * numerator / denominator);
+    const double product = bias_max * numerator;
+    const double exponent = product / denominator;
+    const double lost = std::fma(-exponent, denominator, product) + std::fma(bias_max, numerator, -product);
+    const double slope = std::exp2(-exponent);
+    constexpr double ln2 = 0x1.62e42fefa39efp-1;
+    out[static_cast<std::size_t>(h)] = std::fma(-slope, ln2 * lost / denominator, slope);
   }
   return out;
 }
