@@ -46,9 +46,10 @@ void alibi(benchmark::State& state) {
 void t5(benchmark::State& state) {
   const std::int64_t n = state.range(0);
   const std::vector<float> table(32 * 8, 0.1f);
-  prefill(state, n, state.range(1),
-          posenc::compose(posenc::relative_bucket<float>({.heads = 8, .bidirectional = false}, table), posenc::causal{}),
-          causal_pairs(n));
+  prefill(
+      state, n, state.range(1),
+      posenc::compose(posenc::relative_bucket<float>({.heads = 8, .bidirectional = false}, table), posenc::causal{}),
+      causal_pairs(n));
 }
 void softcap(benchmark::State& state) {
   const std::int64_t n = state.range(0);

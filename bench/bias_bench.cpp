@@ -55,7 +55,7 @@ void streamed(benchmark::State& state) {
     const float* line = bias.data() + (row++ % rows) * keys;
     const auto op = [line](const B& x, std::int64_t k) { return B(x + B::load_unaligned(line + k)); };
     float m = posenc::detail::transform_scores<posenc::simd::default_arch>(s.data(), keys, 0, op,
-                                                                          posenc::detail::no_lane_mask{});
+                                                                           posenc::detail::no_lane_mask{});
     bench::touch(&m);
     bench::touch(s.data());
   }

@@ -61,7 +61,8 @@ BENCHMARK(sinusoidal_embed)->Name("encoders/sinusoidal/embed/float/tokens")->Arg
 void learned_embed(benchmark::State& state) {
   constexpr std::int64_t width = 768;
   const std::int64_t t = state.range(0);
-  const posenc::learned<float> encoder({.rows = t, .dim = width}, bench::normal<float>(static_cast<std::size_t>(t * width)));
+  const posenc::learned<float> encoder({.rows = t, .dim = width},
+                                       bench::normal<float>(static_cast<std::size_t>(t * width)));
   auto x = bench::normal<float>(static_cast<std::size_t>(t * width), 2);
   for (auto _ : state) {
     encoder.embed(posenc::view{x.data(), {.tokens = t, .dim = width}});

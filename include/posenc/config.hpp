@@ -4,7 +4,8 @@
 /// The only home of macros: inlining, exceptions, and the guard against value-changing floating-point modes.
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || defined(__ASSOCIATIVE_MATH__)
-#error "posenc forms exact angles with compensated arithmetic and masks keys with infinities: build without -ffast-math, -ffinite-math-only and -fassociative-math"
+#error \
+    "posenc forms exact angles with compensated arithmetic and masks keys with infinities: build without -ffast-math, -ffinite-math-only and -fassociative-math"
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)

@@ -17,6 +17,7 @@
 #include <posenc/attention/reference.hpp>
 #include <posenc/attention/run_time.hpp>
 #include <posenc/attention/score_pass.hpp>
+#include <posenc/attention/scratch.hpp>
 #include <posenc/config.hpp>
 #include <posenc/core/eigen.hpp>
 #include <posenc/core/error.hpp>

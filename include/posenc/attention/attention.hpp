@@ -34,10 +34,10 @@ inline std::size_t id_bytes(const call& c) noexcept {
   return static_cast<std::size_t>(c.batch * (c.keys + lane_slack)) * sizeof(std::int64_t);
 }
 
-template <class C, class Policy>
+template <class C, class Arch, class Policy>
 std::size_t workspace_bytes(const Policy& policy, const call& c, std::int64_t workers) {
   const auto rounded = [](std::size_t n) { return (n + 63) / 64 * 64; };
-  const std::size_t scratch = scratch_layout<C, simd::default_arch>(c).bytes;
+  const std::size_t scratch = scratch_layout<C, Arch>(c).bytes;
   return 64 + rounded(id_bytes(c)) + bound_bytes(policy, c) + static_cast<std::size_t>(workers) * scratch;
 }
 
@@ -57,11 +57,10 @@ void write_without_keys(const view<O>& out, const view<C>& lse, const call& c, c
       }
 }
 
-template <class C, class Keys, class Q, class K, class V, class O, class Pack, class Executor>
+template <class Arch, class C, class Keys, class Q, class K, class V, class O, class Pack, class Executor>
 void run_blocks(const view<Q>& q, const view<K>& k, const view<V>& v, const view<O>& out,
                 const attention_options<C>& options, const call& c, const Pack& pack, const std::int64_t* ids,
                 std::byte* scratch, Executor& executor) {
-  using Arch = simd::default_arch;
   const scratch_layout<C, Arch> layout(c);
   const std::int64_t rows = c.queries * (c.heads / c.kv_heads);
   const std::int64_t blocks = (rows + layout.rows - 1) / layout.rows;
@@ -86,18 +85,19 @@ void run_blocks(const view<Q>& q, const view<K>& k, const view<V>& v, const view
 }  // namespace detail
 
 /// Bytes of workspace that the same call of `attention` takes on an executor of `workers` workers.
-template <class Q, class K, class V, class O, class Policy>
+template <class Q, class K, class V, class O, class Policy, class Arch = simd::default_arch>
 [[nodiscard]] std::size_t attention_workspace(
     view<Q> q, view<K> k, view<V> v, view<O> out, const Policy& policy,
     const std::type_identity_t<attention_options<detail::attention_compute_t<Q, K, V, O>>>& options = {},
     std::int64_t workers = 1) {
-  const call c = detail::checked_call("attention_workspace", q, k, v, out, options.query_positions,
-                                      options.key_positions);
-  return detail::workspace_bytes<detail::attention_compute_t<Q, K, V, O>>(policy, c, workers);
+  const call c =
+      detail::checked_call("attention_workspace", q, k, v, out, options.query_positions, options.key_positions);
+  return detail::workspace_bytes<detail::attention_compute_t<Q, K, V, O>, Arch>(policy, c, workers);
 }
 
 /// See the file comment.
-template <class Q, class K, class V, class O, class Policy, class Executor = serial_executor>
+template <class Q, class K, class V, class O, class Policy, class Executor = serial_executor,
+          class Arch = simd::default_arch>
   requires simd_storage<Q> && simd_storage<K> && simd_storage<V> && simd_storage<O>
 void attention(view<Q> q, view<K> k, view<V> v, view<O> out, const Policy& policy,
                const std::type_identity_t<attention_options<detail::attention_compute_t<Q, K, V, O>>>& options = {},
@@ -112,7 +112,7 @@ void attention(view<Q> q, view<K> k, view<V> v, view<O> out, const Policy& polic
   if (c.batch == 0 || c.queries == 0 || c.heads == 0) return;
   if (c.keys == 0) return detail::write_without_keys(out, options.lse, c, policy);
 
-  const std::size_t needed = detail::workspace_bytes<C>(policy, c, executor.concurrency());
+  const std::size_t needed = detail::workspace_bytes<C, Arch>(policy, c, executor.concurrency());
   std::unique_ptr<std::byte[]> own;
   std::byte* memory = options.workspace.data();
   if (options.workspace.empty()) {
@@ -130,12 +130,12 @@ void attention(view<Q> q, view<K> k, view<V> v, view<O> out, const Policy& polic
   const auto pack = detail::bind_policy(policy, memory, c);
   memory += detail::bound_bytes(policy, c);
   if (c.key_positions.contiguous()) {
-    detail::run_blocks<C, contiguous_keys>(q, k, v, out, options, c, pack, nullptr, memory, executor);
+    detail::run_blocks<Arch, C, contiguous_keys>(q, k, v, out, options, c, pack, nullptr, memory, executor);
   } else {
     for (std::int64_t b = 0; b < c.batch; ++b)
       for (std::int64_t j = 0; j < c.keys + lane_slack; ++j)
         ids[b * (c.keys + lane_slack) + j] = c.key_positions(b, std::min(j, c.keys - 1));
-    detail::run_blocks<C, listed_keys>(q, k, v, out, options, c, pack, ids, memory, executor);
+    detail::run_blocks<Arch, C, listed_keys>(q, k, v, out, options, c, pack, ids, memory, executor);
   }
 }
 

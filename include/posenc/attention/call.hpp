@@ -54,7 +54,7 @@ call checked_call(const char* function, const view<Q>& q, const view<K>& k, cons
   key_at.check(function, "key_positions", k.batch(), k.tokens());
   return {.batch = q.batch(),
           .heads = q.heads(),
-          .kv_heads = k.tokens() == 0 ? std::max<std::int64_t>(1, k.heads()) : k.heads(),
+          .kv_heads = k.tokens() == 0 || k.heads() == 0 ? 1 : k.heads(),  // groups may be formed of any call
           .queries = q.tokens(),
           .keys = k.tokens(),
           .dim = q.dim(),

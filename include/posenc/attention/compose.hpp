@@ -24,7 +24,8 @@ struct policy {
   static_assert(!((std::is_same_v<Parts, causal> || ...) && (std::is_same_v<Parts, prefix_lm> || ...)),
                 "posenc::compose: prefix_lm already holds the causal rule for what follows the prefix; a bare causal "
                 "beside it would hide the prefix again");
-  static_assert(((has_allow_positions<Parts> || has_allow_index<Parts> ? 1 : 0) + ... + 0) < interval_list::capacity - 1,
+  static_assert(((has_allow_positions<Parts> || has_allow_index<Parts> ? 1 : 0) + ... + 0) <
+                    interval_list::capacity - 1,
                 "posenc::compose: too many interval masks in one policy");
   std::tuple<Parts...> parts;
 };
@@ -101,9 +102,7 @@ std::size_t bound_bytes(const policy<Parts...>& p, const call& c) {
 }
 template <class Part>
   requires(!is_policy<Part>::value)
-std::size_t bound_bytes(const Part& p, const call& c) {
-  return part_bytes(p, c);
-}
+std::size_t bound_bytes(const Part& p, const call& c) { return part_bytes(p, c); }
 
 /// Calls f on every part in order.
 template <class Pack, class F>
@@ -152,8 +151,8 @@ auto make_logit_op(const Pack& pack, const row& r, const Keys& keys) {
 template <class B, class Keys, class Pack>
 inline constexpr bool any_lane_mask = false;
 template <class B, class Keys, class... P>
-inline constexpr bool any_lane_mask<B, Keys, std::tuple<P...>> =
-    (has_allow_lanes<std::remove_cvref_t<P>, B, Keys> || ...);
+inline constexpr bool any_lane_mask<B, Keys, std::tuple<P...>> = (has_allow_lanes<std::remove_cvref_t<P>, B, Keys> ||
+                                                                  ...);
 
 /// The free-form masks of one row as one op: which lanes are let through by all of them.
 template <class B, class Keys, class Pack>

@@ -7,61 +7,14 @@
 
 #include <posenc/attention/call.hpp>
 #include <posenc/attention/score_pass.hpp>
+#include <posenc/attention/scratch.hpp>
 #include <posenc/kernels/tile.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 namespace posenc::detail {
-
-/// Rows of a block and keys of a tile: a score tile of 96 x 128 floats stays in the second-level cache.
-inline constexpr std::int64_t tile_rows = 96;
-inline constexpr std::int64_t tile_keys = 128;
-/// Below this many rows keys and values are read in place instead of packed.
-inline constexpr std::int64_t packed_rows = 12;
-
-/// What a row of a block keeps through the tiles.
-struct row_state {
-  row at;
-  interval_list keys;         // visible key indices
-  interval_list by_position;  // asked per key where ids are in no order
-};
-
-/// Offsets into one worker's scratch, in bytes.
-template <class C, class Arch>
-struct scratch_layout {
-  std::int64_t rows;
-  std::int64_t dim;
-  std::int64_t value_step;
-  bool packed;
-  std::size_t query, score, sum, highest, total, key, value, line, state, bytes;
-
-  explicit scratch_layout(const call& c) {
-    const std::int64_t all = c.queries * (c.heads / c.kv_heads);
-    rows = std::min(all, tile_rows);
-    packed = all >= packed_rows;
-    dim = c.dim;
-    value_step = kernels::padded<C, Arch>(c.value_dim);
-    std::size_t at = 0;
-    const auto take = [&](std::int64_t count, std::size_t size) {
-      const std::size_t start = at;
-      at += (static_cast<std::size_t>(count) * size + 63) / 64 * 64;
-      return start;
-    };
-    query = take(rows * dim, sizeof(C));
-    score = take(rows * tile_keys, sizeof(C));
-    sum = take(rows * value_step, sizeof(C));
-    highest = take(rows, sizeof(C));
-    total = take(rows, sizeof(C));
-    key = take(packed ? tile_keys * dim : 0, sizeof(C));
-    value = take(packed ? tile_keys * value_step : 0, sizeof(C));
-    line = take(std::max(dim, c.value_dim), sizeof(C));
-    state = take(rows, sizeof(row_state));
-    bytes = at;
-  }
-};
 
 template <class Arch, class C, class Q, class K, class V, class O, class Keys, class Pack>
 class fused_block {
@@ -114,7 +67,8 @@ class fused_block {
     state.keys = interval_list({0, c_.keys});
     if (!listed_ || sorted) {
       interval_list by_index({0, 0});
-      for (int i = 0; i < state.by_position.size(); ++i) by_index.append(indices_of(state.by_position[i]));
+      for (int i = 0; i < state.by_position.size(); ++i)
+        by_index.append(indices_of(*keys_, c_.keys, state.by_position[i]));
       state.keys = by_index;
     }
     allow_by_index(pack_, state.at, state.keys);
@@ -136,23 +90,6 @@ class fused_block {
       total_[r] = highest_[r] == -std::numeric_limits<C>::infinity() ? C(0) : C(1);
     }
     std::fill_n(sum_ + r * layout_.value_step, layout_.value_step, C(0));
-  }
-
-  /// Key indices whose positions lie in an interval; ids are contiguous or sorted.
-  [[nodiscard]] interval indices_of(const interval& positions) const noexcept {
-    if constexpr (Keys::contiguous) {
-      const auto index = [&](std::int64_t p) -> std::int64_t {
-        if (p <= keys_->first) return 0;
-        const std::uint64_t above = static_cast<std::uint64_t>(p) - static_cast<std::uint64_t>(keys_->first);
-        return static_cast<std::int64_t>(std::min(above, static_cast<std::uint64_t>(c_.keys)));
-      };
-      return {index(positions.lo), positions.hi == interval::highest ? c_.keys : index(positions.hi)};
-    } else {
-      const std::int64_t* end = keys_->ids + c_.keys;
-      return {std::lower_bound(keys_->ids, end, positions.lo) - keys_->ids,
-              positions.hi == interval::highest ? c_.keys
-                                                : std::lower_bound(keys_->ids, end, positions.hi) - keys_->ids};
-    }
   }
 
   [[nodiscard]] std::int64_t visible_keys(const row_state& state) const {
@@ -233,8 +170,7 @@ class fused_block {
       if (k_.unit_dim_stride() && key_state_ == key_state::rotated) return key;
     }
     kernels::widen_row<Arch>(line_, key, k_.steps().dim, c_.dim);
-    if (key_state_ == key_state::unrotated)
-      transform_key(pack_, line_, c_.dim, c_.key_positions.at(b, j), kv_head);
+    if (key_state_ == key_state::unrotated) transform_key(pack_, line_, c_.dim, c_.key_positions.at(b, j), kv_head);
     return line_;
   }
 
@@ -374,8 +310,7 @@ class fused_block {
     O* out = out_.row(at.batch, at.query_index, at.head);
     for (std::int64_t d = 0; d < c_.value_dim; ++d)
       out[d * out_.steps().dim] = narrow<O>(empty ? C(0) : sum[d] / total);
-    if (lse_.data())
-      lse_(at.batch, at.query_index, at.head, 0) = empty ? highest_[r] : highest_[r] + std::log(total);
+    if (lse_.data()) lse_(at.batch, at.query_index, at.head, 0) = empty ? highest_[r] : highest_[r] + std::log(total);
   }
 
   const view<Q>& q_;

@@ -27,10 +27,8 @@ struct softcap {
   template <class B, class Keys>
   [[nodiscard]] auto row(const posenc::row&, const Keys&) const {
     using L = lanes<B>;
-    return [on = cap > 0, c = L::broadcast(cap), inverse = L::broadcast(cap > 0 ? 1 / cap : 0.0)](const B& s,
-                                                                                                std::int64_t) {
-      return on ? B(c * L::tanh(B(s * inverse))) : s;
-    };
+    return [on = cap > 0, c = L::broadcast(cap), inverse = L::broadcast(cap > 0 ? 1 / cap : 0.0)](
+               const B& s, std::int64_t) { return on ? B(c * L::tanh(B(s * inverse))) : s; };
   }
 };
 

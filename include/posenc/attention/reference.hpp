@@ -68,7 +68,8 @@ void reference_one_row(const view<Q>& q, const view<K>& k, const view<V>& v, con
       ++visible;
     }
   std::vector<C> query(static_cast<std::size_t>(c.dim));
-  for (std::int64_t d = 0; d < c.dim; ++d) query[static_cast<std::size_t>(d)] = C(widen(q(r.batch, r.query_index, r.head, d)));
+  for (std::int64_t d = 0; d < c.dim; ++d)
+    query[static_cast<std::size_t>(d)] = C(widen(q(r.batch, r.query_index, r.head, d)));
   const position at = c.query_positions.at(r.batch, r.query_index);
   transform_query(pack, query.data(), c.dim, at, r.head);
   const C factor = C(scale * pack_query_scale(pack, r.head, at, visible));
@@ -108,7 +109,8 @@ void reference_one_row(const view<Q>& q, const view<K>& k, const view<V>& v, con
     const C p = C(exp(C(logit[sj] - highest)));
     total = C(total + p);
     for (std::int64_t d = 0; d < c.value_dim; ++d)
-      sum[static_cast<std::size_t>(d)] = C(sum[static_cast<std::size_t>(d)] + p * C(widen(v(r.batch, j, r.kv_head, d))));
+      sum[static_cast<std::size_t>(d)] =
+          C(sum[static_cast<std::size_t>(d)] + p * C(widen(v(r.batch, j, r.kv_head, d))));
   }
   for (std::int64_t d = 0; d < c.value_dim; ++d)
     out(r.batch, r.query_index, r.head, d) = narrow<O>(empty ? C(0) : C(sum[static_cast<std::size_t>(d)] / total));

@@ -46,6 +46,7 @@ struct run_time_masks {
 /// Bias is a part with a `row` hook (alibi, relative_bucket, toeplitz, a user's own) or nope.
 template <class Bias = nope>
 struct run_time_policy {
+  static_assert(!has_bind<Bias>, "posenc::run_time_policy: a bias that is bound once per call goes into compose(...)");
   Bias bias{};
   run_time_masks masks{};
   double softcap = 0;
@@ -95,6 +96,7 @@ struct run_time_policy {
 
   /// @throws std::invalid_argument where a field does not fit the call.
   void check(const call& c) const {
+    (void)posenc::softcap(softcap);  // refuses a negative cap here, not in a kernel
     if (masks.cache) masks.cache->check(c);
     if (masks.padding) masks.padding->check(c);
     if (rotation) rotation->check_dim(c.dim);

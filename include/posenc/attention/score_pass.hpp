@@ -46,8 +46,7 @@ POSENC_ALWAYS_INLINE C exponentiate(C* s, std::int64_t n, C highest) noexcept {
   B sum(C(0));
   simd::for_lanes<Arch, C>(n, [&](std::int64_t j, auto at) POSENC_LAMBDA_INLINE {
     B p = simd::exp(at.load(s + j) - shift);
-    if constexpr (!at.count_is_static)
-      p = L::select(L::greater(B(static_cast<C>(at.count)), L::iota()), p, B(C(0)));
+    if constexpr (!at.count_is_static) p = L::select(L::greater(B(static_cast<C>(at.count)), L::iota()), p, B(C(0)));
     at.store(s + j, p);
     sum += p;
   });

@@ -30,14 +30,15 @@ concept eigen_dense = requires(Dense& m) {
   m.data();
   m.outerStride();
   m.innerStride();
-  { std::remove_cvref_t<Dense>::IsRowMajor };
+  {std::remove_cvref_t<Dense>::IsRowMajor};
 };
 template <class Tensor>
 concept eigen_tensor = requires(Tensor& t) {
   t.data();
   t.dimension(0);
-  { std::remove_cvref_t<Tensor>::NumDimensions };
-} && !eigen_dense<Tensor>;
+  {std::remove_cvref_t<Tensor>::NumDimensions};
+}
+&&!eigen_dense<Tensor>;
 }  // namespace detail
 
 /// @throws std::invalid_argument if the columns do not split into `heads` equal parts.

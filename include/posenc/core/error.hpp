@@ -81,7 +81,7 @@ template <class Value>
 /// `invalid(...)` unless the rule holds.
 template <class Value>
 constexpr void require(bool holds, std::string_view function, std::string_view argument, std::string_view rule,
-             const Value& value) {
+                       const Value& value) {
   if (!holds) invalid(function, argument, rule, value);
 }
 

@@ -82,9 +82,7 @@ struct interval {
   std::int64_t hi = highest;
 
   [[nodiscard]] constexpr bool empty() const noexcept { return lo >= hi; }
-  [[nodiscard]] constexpr bool contains(std::int64_t x) const noexcept {
-    return lo <= x && (x < hi || hi == highest);
-  }
+  [[nodiscard]] constexpr bool contains(std::int64_t x) const noexcept { return lo <= x && (x < hi || hi == highest); }
   friend constexpr bool operator==(const interval&, const interval&) = default;
 };
 
@@ -119,7 +117,8 @@ class interval_list {
   constexpr void append(interval next) noexcept {
     if (next.empty()) return;
     if (count_ > 0 && items_[static_cast<std::size_t>(count_ - 1)].hi >= next.lo) {
-      items_[static_cast<std::size_t>(count_ - 1)].hi = std::max(items_[static_cast<std::size_t>(count_ - 1)].hi, next.hi);
+      items_[static_cast<std::size_t>(count_ - 1)].hi =
+          std::max(items_[static_cast<std::size_t>(count_ - 1)].hi, next.hi);
     } else if (count_ < capacity) {
       items_[static_cast<std::size_t>(count_++)] = next;
     }
@@ -144,8 +143,7 @@ class interval_list {
     intersect(a);
     interval_list second = before;
     second.intersect(b);
-    for (int i = 0; i < second.count_ && count_ < capacity; ++i)
-      items_[static_cast<std::size_t>(count_++)] = second[i];
+    for (int i = 0; i < second.count_ && count_ < capacity; ++i) items_[static_cast<std::size_t>(count_++)] = second[i];
   }
 
  private:
@@ -162,29 +160,43 @@ struct call {
   std::int64_t keys = 0;
   std::int64_t dim = 0;
   std::int64_t value_dim = 0;
-  posenc::positions query_positions;
-  posenc::positions key_positions;
+  posenc::positions query_positions{};
+  posenc::positions key_positions{};
 };
 
 // The concepts by which hooks are found, also for use in your own constraints and tests.
 template <class P>
-concept has_allow_positions = requires(const P& p, const row& r) { p.allow_positions(r); };
+concept has_allow_positions = requires(const P& p, const row& r) {
+  p.allow_positions(r);
+};
 template <class P>
-concept has_allow_index = requires(const P& p, const row& r) { p.allow_index(r); };
+concept has_allow_index = requires(const P& p, const row& r) {
+  p.allow_index(r);
+};
 template <class P, class B, class Keys>
-concept has_allow_lanes = requires(const P& p, const row& r, const Keys& keys) { p.template allow_lanes<B>(r, keys); };
+concept has_allow_lanes = requires(const P& p, const row& r, const Keys& keys) {
+  p.template allow_lanes<B>(r, keys);
+};
 template <class P, class B, class Keys>
-concept has_row = requires(const P& p, const row& r, const Keys& keys) { p.template row<B>(r, keys); };
+concept has_row = requires(const P& p, const row& r, const Keys& keys) {
+  p.template row<B>(r, keys);
+};
 template <class P>
-concept has_sink = requires(const P& p, std::int64_t head) { p.sink(head); };
+concept has_sink = requires(const P& p, std::int64_t head) {
+  p.sink(head);
+};
 template <class P>
-concept has_query_scale = requires(const P& p, std::int64_t n, const position& at) { p.query_scale(n, at, n); };
+concept has_query_scale = requires(const P& p, std::int64_t n, const position& at) {
+  p.query_scale(n, at, n);
+};
 template <class P, class T>
-concept has_transform_q =
-    requires(const P& p, T* x, std::int64_t n, const position& at) { p.transform_q(x, n, at, n); };
+concept has_transform_q = requires(const P& p, T* x, std::int64_t n, const position& at) {
+  p.transform_q(x, n, at, n);
+};
 template <class P, class T>
-concept has_transform_k =
-    requires(const P& p, T* x, std::int64_t n, const position& at) { p.transform_k(x, n, at, n); };
+concept has_transform_k = requires(const P& p, T* x, std::int64_t n, const position& at) {
+  p.transform_k(x, n, at, n);
+};
 template <class P>
 concept has_bind = requires(const P& p, std::byte* memory, const call& c) {
   { p.workspace_bytes(c) } -> std::convertible_to<std::size_t>;

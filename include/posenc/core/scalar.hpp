@@ -31,11 +31,12 @@ using compute_t = std::conditional_t<format_of<T> == format::native, std::remove
 
 /// The types that SIMD kernels compute in.
 template <class T>
-concept simd_scalar = std::same_as<std::remove_cv_t<T>, float> || std::same_as<std::remove_cv_t<T>, double>;
+concept simd_scalar = std::same_as < std::remove_cv_t<T>,
+float > || std::same_as<std::remove_cv_t<T>, double>;
 
 /// The types that SIMD kernels load and store: float, double and 16-bit storage.
 template <class T>
-concept simd_storage = simd_scalar<T> || (format_of<T> != format::native && sizeof(T) == 2);
+concept simd_storage = simd_scalar<T> ||(format_of<T> != format::native && sizeof(T) == 2);
 
 namespace detail {
 
@@ -57,7 +58,7 @@ constexpr std::uint16_t binary16_from_float(float value) noexcept {
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
   if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // 65520 and more: infinity
-  if (magnitude < 0x38800000u) {                                                     // below 2^-14: subnormal
+  if (magnitude < 0x38800000u) {                                                    // below 2^-14: subnormal
     // Adding 0.5 moves the rounding position of binary32 to 2^-24, the step of subnormal binary16.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
@@ -83,8 +84,8 @@ inline float round_to_odd(double value) noexcept {
   const float nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || !std::isfinite(nearest)) return nearest;
   std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
-  const bool away = (nearest < 0 ? -static_cast<double>(nearest) : static_cast<double>(nearest)) >
-                    (value < 0 ? -value : value);
+  const bool away =
+      (nearest < 0 ? -static_cast<double>(nearest) : static_cast<double>(nearest)) > (value < 0 ? -value : value);
   if (away) --bits;  // towards zero first
   return std::bit_cast<float>(bits | 1u);
 }

@@ -63,8 +63,7 @@ class view {
   }
   /// A view of const elements from a view of mutable ones.
   constexpr operator view<const T>() const noexcept  // NOLINT: the conversion loses nothing
-    requires(!std::is_const_v<T>)
-  {
+      requires(!std::is_const_v<T>) {
     return empty() && !data_ ? view<const T>() : view<const T>(data_, shape_, strides_);
   }
 
@@ -91,8 +90,7 @@ class view {
   [[nodiscard]] constexpr T* row(std::int64_t b, std::int64_t t, std::int64_t h) const noexcept {
     return data_ + b * strides_.batch + t * strides_.token + h * strides_.head;
   }
-  [[nodiscard]] constexpr T& operator()(std::int64_t b, std::int64_t t, std::int64_t h,
-                                        std::int64_t d) const noexcept {
+  [[nodiscard]] constexpr T& operator()(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t d) const noexcept {
     return row(b, t, h)[d * strides_.dim];
   }
 
@@ -113,9 +111,7 @@ template <class T>
 [[nodiscard]] address_range addresses(const view<T>& v) noexcept {
   std::int64_t lo = 0;
   std::int64_t hi = 0;
-  const auto reach = [&](std::int64_t extent, std::int64_t step) {
-    (step < 0 ? lo : hi) += (extent - 1) * step;
-  };
+  const auto reach = [&](std::int64_t extent, std::int64_t step) { (step < 0 ? lo : hi) += (extent - 1) * step; };
   reach(v.batch(), v.steps().batch);
   reach(v.tokens(), v.steps().token);
   reach(v.heads(), v.steps().head);

@@ -77,8 +77,8 @@ class alibi {
     for (std::int64_t h = s.first; h < s.first + s.count; ++h) {
       double slope = h < biased ? all[static_cast<std::size_t>(h)] : 0.0;
       if (o.rounding == slope_rounding::bfloat16)
-        slope = static_cast<double>(
-            detail::float_from_bfloat16(detail::bfloat16_from_float(detail::round_to_odd(slope))));
+        slope =
+            static_cast<double>(detail::float_from_bfloat16(detail::bfloat16_from_float(detail::round_to_odd(slope))));
       slopes_.push_back(T(slope));
     }
   }
@@ -103,7 +103,9 @@ class alibi {
     };
   }
 
-  [[nodiscard]] const std::vector<T>& slopes() const noexcept { return slopes_; }
+  [[nodiscard]] const std::vector<T>& slopes() const& noexcept { return slopes_; }
+  /// By value from a temporary, so that `for (m : alibi{8}.slopes())` reads living memory.
+  [[nodiscard]] std::vector<T> slopes() && noexcept { return std::move(slopes_); }
   [[nodiscard]] std::int64_t heads() const noexcept { return static_cast<std::int64_t>(slopes_.size()); }
   [[nodiscard]] alibi_form form() const noexcept { return form_; }
 

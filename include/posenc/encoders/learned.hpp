@@ -53,13 +53,13 @@ class learned {
   }
 
   /// x += table[position], for every head of every token, in place.
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   void embed(view<U> x, const positions& at = {}) const {
     if (x.empty()) return;
     check_call("learned::embed", x, at);
     for_rows(x, at, [&](U* to, std::int64_t step, const T* from) {
       if constexpr (simd_storage<U> && simd_storage<T> && std::same_as<compute_t<U>, compute_t<T>>) {
-        if (step == 1) return kernels::add_row<simd::default_arch>(to, from, dim());
+        if (step == 1) return kernels::add_row<Arch>(to, from, dim());
       }
       kernels::add_row_strided(to, step, from, dim());
     });

@@ -44,8 +44,8 @@ class relative_bucket {
       : options_(o),
         buckets_(o.num_buckets, o.max_distance, o.bidirectional),
         bias_(o.heads, o.max_distance, [&](std::int64_t h, std::int64_t distance) {
-          detail::require(static_cast<std::int64_t>(table.size()) == o.num_buckets * o.heads, "relative_bucket", "table",
-                          "must hold num_buckets * heads values", table.size());
+          detail::require(static_cast<std::int64_t>(table.size()) == o.num_buckets * o.heads, "relative_bucket",
+                          "table", "must hold num_buckets * heads values", table.size());
           const std::int64_t bucket = buckets_(distance);
           const std::int64_t at =
               o.layout == table_layout::bucket_head ? bucket * o.heads + h : h * o.num_buckets + bucket;

@@ -17,6 +17,7 @@
 #include <posenc/encoders/rope_options.hpp>
 #include <posenc/encoders/rope_rows.hpp>
 
+#include <utility>
 #include <vector>
 
 namespace posenc {
@@ -48,55 +49,59 @@ class rope {
   }
 
   /// Turns every head of every token of x, in place, by its position. T may be any storage or scalar type.
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   void rotate(view<U> x, const positions& at = {}) const {
-    apply("rope::rotate", view<const U>(x), x, at, magnitude_, 1);
+    apply<Arch>("rope::rotate", view<const U>(x), x, at, magnitude_, 1);
   }
   /// The same into `out`, which has the shape of `in` and is `in` itself or lies apart from it.
-  template <class V, class U>
+  template <class V, class U, class Arch = simd::default_arch>
   void rotate_to(view<V> in, view<U> out, const positions& at = {}) const {
-    apply("rope::rotate_to", view<const U>(in), out, at, magnitude_, 1);
+    apply<Arch>("rope::rotate_to", view<const U>(in), out, at, magnitude_, 1);
   }
   /// At real-valued positions, one per token, shared by the batch rows.
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   void rotate(view<U> x, const real_positions& at) const {
-    apply("rope::rotate", view<const U>(x), x, at, magnitude_, 1);
+    apply<Arch>("rope::rotate", view<const U>(x), x, at, magnitude_, 1);
   }
   /// Undoes `rotate`: turns back and divides by the magnitude.
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   void inverse(view<U> x, const positions& at = {}) const {
-    apply("rope::inverse", view<const U>(x), x, at, 1 / magnitude_, -1);
+    apply<Arch>("rope::inverse", view<const U>(x), x, at, 1 / magnitude_, -1);
   }
   /// The transpose of `rotate`, for gradients: turns back and keeps the magnitude.
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   void adjoint(view<U> x, const positions& at = {}) const {
-    apply("rope::adjoint", view<const U>(x), x, at, magnitude_, -1);
+    apply<Arch>("rope::adjoint", view<const U>(x), x, at, magnitude_, -1);
   }
   /// Moves cached keys by `delta` positions: turned by the difference with magnitude 1, since they already carry it.
   /// @throws std::invalid_argument in the float32 angle modes, where turns do not add up.
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   void shift(view<U> keys, std::int64_t delta) const {
-    detail::require(angles_ == angle_mode::exact, "rope::shift", "angles", "must be exact: float32 angles do not add up",
-                    "a float32 angle mode");
-    apply("rope::shift", view<const U>(keys), keys, detail::constant_position{delta}, 1, 1);
+    detail::require(angles_ == angle_mode::exact, "rope::shift", "angles",
+                    "must be exact: float32 angles do not add up", "a float32 angle mode");
+    apply<Arch>("rope::shift", view<const U>(keys), keys, detail::constant_position{delta}, 1, 1);
   }
 
   /// Hooks of the attention kernels: one row of head_dim channels in compute type, in place.
-  template <class C>
+  template <class C, class Arch = simd::default_arch>
   void transform_q(C* x, std::int64_t, const position& at, std::int64_t) const {
-    detail::rotate_token(frame(), detail::row_span<const C>{x, 0, 1}, detail::row_span<C>{x, 0, 1}, 1, at.value(),
-                         magnitude_, 1);
+    detail::rotate_token<Arch>(frame(), detail::row_span<const C>{x, 0, 1}, detail::row_span<C>{x, 0, 1}, 1, at.value(),
+                               magnitude_, 1);
   }
-  template <class C>
+  template <class C, class Arch = simd::default_arch>
   void transform_k(C* x, std::int64_t dim, const position& at, std::int64_t head) const {
-    transform_q(x, dim, at, head);
+    transform_q<C, Arch>(x, dim, at, head);
   }
   /// Refuses heads of another width, once per call of attention.
   void check_dim(std::int64_t dim) const {
     detail::require(dim == head_dim_, "rope", "the dim of queries and keys", "must equal head_dim", dim);
   }
 
-  [[nodiscard]] const std::vector<double>& inv_freq() const noexcept { return inv_freq_; }
+  [[nodiscard]] const std::vector<double>& inv_freq() const& noexcept { return inv_freq_; }
+  /// By value from a temporary, so that `for (f : rope{...}.inv_freq())` reads living memory.
+  [[nodiscard]] std::vector<double> inv_freq() && noexcept { return std::move(inv_freq_); }
+  /// The frequencies of a float32 angle mode; empty in the exact mode.
+  [[nodiscard]] const std::vector<float>& float32_inv_freq() const noexcept { return float32_; }
   [[nodiscard]] double magnitude() const noexcept { return magnitude_; }
   [[nodiscard]] std::int64_t head_dim() const noexcept { return head_dim_; }
   [[nodiscard]] std::int64_t rotary_dim() const noexcept { return rotary_dim_; }
@@ -106,9 +111,9 @@ class rope {
   [[nodiscard]] angle_mode angles() const noexcept { return angles_; }
 
   /// cos and sin of one position times the magnitude, one per pair, rounded once to R (double, float, half, bfloat16).
-  template <class R>
+  template <class R, class Arch = simd::default_arch>
   void cos_sin(std::int64_t at, R* cos, R* sin) const {
-    detail::rope_row<kernels::row_form::separate>(frame(), 0, pairs(), at, magnitude_, 1, cos, sin);
+    detail::rope_row<Arch, kernels::row_form::separate>(frame(), 0, pairs(), at, magnitude_, 1, cos, sin);
   }
 
   [[nodiscard]] encoder_description describe() const {
@@ -124,7 +129,7 @@ class rope {
     return {layout_, offset_, rotary_dim_, head_dim_, steps_.data(), float32_.empty() ? nullptr : float32_.data()};
   }
 
-  template <class U, class At>
+  template <class Arch, class U, class At>
   void apply(const char* function, view<const U> in, view<U> out, const At& at, double magnitude,
              double direction) const {
     detail::require(in.extents() == out.extents(), function, "out", "must have the shape of in", out.dim());
@@ -134,9 +139,9 @@ class rope {
     detail::check_cover(at, function, in.batch(), in.tokens());
     for (std::int64_t b = 0; b < in.batch(); ++b)
       for (std::int64_t t = 0; t < in.tokens(); ++t)
-        detail::rotate_token(frame(), detail::row_span<const U>{in.row(b, t, 0), in.steps().head, in.steps().dim},
-                             detail::row_span<U>{out.row(b, t, 0), out.steps().head, out.steps().dim}, in.heads(),
-                             detail::position_of(at, b, t), magnitude, direction);
+        detail::rotate_token<Arch>(frame(), detail::row_span<const U>{in.row(b, t, 0), in.steps().head, in.steps().dim},
+                                   detail::row_span<U>{out.row(b, t, 0), out.steps().head, out.steps().dim}, in.heads(),
+                                   detail::position_of(at, b, t), magnitude, direction);
   }
 
   rope_layout layout_;

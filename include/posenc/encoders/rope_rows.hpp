@@ -51,14 +51,14 @@ inline double position_of(const real_positions& at, std::int64_t, std::int64_t t
 inline std::int64_t position_of(const constant_position& at, std::int64_t, std::int64_t) noexcept { return at.value; }
 
 /// Pairs first .. first + count - 1 of the row of one position.
-template <kernels::row_form Form, class R, class Position>
+template <class Arch, kernels::row_form Form, class R, class Position>
 void rope_row(const rope_frame& f, std::int64_t first, std::int64_t count, Position at, double magnitude,
               double direction, R* cos, R* sin) {
   if (f.float32) {
-    kernels::cos_sin_row_float32<Form>(f.float32 + first, count, static_cast<double>(at),
-                                       static_cast<float>(magnitude), direction, cos, sin);
+    kernels::cos_sin_row_float32<Form>(f.float32 + first, count, static_cast<double>(at), static_cast<float>(magnitude),
+                                       direction, cos, sin);
   } else {
-    kernels::cos_sin_row<simd::default_arch, Form>(f.steps + first, count, at, magnitude, direction, cos, sin);
+    kernels::cos_sin_row<Arch, Form>(f.steps + first, count, at, magnitude, direction, cos, sin);
   }
 }
 
@@ -73,7 +73,7 @@ void copy_rest(const rope_frame& f, row_span<const U> in, row_span<U> out, std::
 }
 
 /// Rotates all heads of one token by the pairs first .. first + count - 1, given as a row.
-template <class U, class C>
+template <class Arch, class U, class C>
 void rotate_block(const rope_frame& f, row_span<const U> in, row_span<U> out, std::int64_t heads, std::int64_t first,
                   std::int64_t count, const C* cos, const C* sin) {
   const std::int64_t half = f.rotary_dim / 2;
@@ -82,11 +82,11 @@ void rotate_block(const rope_frame& f, row_span<const U> in, row_span<U> out, st
   if constexpr (simd_storage<U>) {
     if ((in.dim == 1 && out.dim == 1)) {
       if (split) {
-        kernels::rotate_half<simd::default_arch>(in.data + channel, in.head, out.data + channel, out.head, heads, cos,
-                                                 sin, half, count);
+        kernels::rotate_half<Arch>(in.data + channel, in.head, out.data + channel, out.head, heads, cos, sin, half,
+                                   count);
       } else {
-        kernels::rotate_interleaved<simd::default_arch>(in.data + channel, in.head, out.data + channel, out.head,
-                                                        heads, cos, sin, count);
+        kernels::rotate_interleaved<Arch>(in.data + channel, in.head, out.data + channel, out.head, heads, cos, sin,
+                                          count);
       }
       return;
     }
@@ -103,7 +103,7 @@ bool wants_neighbours(const rope_frame& f, row_span<const U> in, row_span<U> out
 }
 
 /// One token at one position: the row is built in blocks on the stack, so nothing is allocated.
-template <class U, class Position>
+template <class Arch, class U, class Position>
 void rotate_token(const rope_frame& f, row_span<const U> in, row_span<U> out, std::int64_t heads, Position at,
                   double magnitude, double direction) {
   constexpr std::int64_t block = 128;
@@ -114,11 +114,11 @@ void rotate_token(const rope_frame& f, row_span<const U> in, row_span<U> out, st
   for (std::int64_t first = 0; first < f.rotary_dim / 2; first += block) {
     const std::int64_t count = std::min(block, f.rotary_dim / 2 - first);
     if (wants_neighbours(f, in, out)) {
-      rope_row<kernels::row_form::neighbours>(f, first, count, at, magnitude, direction, cos, sin);
+      rope_row<Arch, kernels::row_form::neighbours>(f, first, count, at, magnitude, direction, cos, sin);
     } else {
-      rope_row<kernels::row_form::separate>(f, first, count, at, magnitude, direction, cos, sin);
+      rope_row<Arch, kernels::row_form::separate>(f, first, count, at, magnitude, direction, cos, sin);
     }
-    rotate_block(f, in, out, heads, first, count, cos, sin);
+    rotate_block<Arch>(f, in, out, heads, first, count, cos, sin);
   }
 }
 

@@ -70,7 +70,7 @@ class rope_table_view {
   }
 
   /// Turns every head of every token of x, in place.
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   void rotate(view<U> x, const positions& at = {}) const {
     if (x.empty()) return;
     detail::require(x.dim() == head_dim_, "rope_table::rotate", "dim", "must equal head_dim", x.dim());
@@ -79,7 +79,7 @@ class rope_table_view {
     for (std::int64_t b = 0; b < x.batch(); ++b)
       for (std::int64_t t = 0; t < x.tokens(); ++t) check_row("rope_table::rotate", at(b, t));
     for (std::int64_t b = 0; b < x.batch(); ++b)
-      for (std::int64_t t = 0; t < x.tokens(); ++t) rotate_row(x, b, t, at(b, t));
+      for (std::int64_t t = 0; t < x.tokens(); ++t) rotate_row<Arch>(x, b, t, at(b, t));
   }
 
  private:
@@ -93,7 +93,7 @@ class rope_table_view {
   }
 
   /// Rows are widened to the compute type of the data, block by block, in the form its kernel reads.
-  template <class U>
+  template <class Arch, class U>
   void rotate_row(view<U> x, std::int64_t b, std::int64_t t, std::int64_t at) const {
     constexpr std::int64_t block = 128;
     using C = std::conditional_t<simd_storage<U>, compute_t<U>, double>;
@@ -102,7 +102,7 @@ class rope_table_view {
     const detail::row_span<U> out{x.row(b, t, 0), x.steps().head, x.steps().dim};
     const bool neighbours = detail::wants_neighbours(frame, in, out);
     if constexpr (std::same_as<T, C>) {
-      if (!neighbours) return detail::rotate_block(frame, in, out, x.heads(), 0, pairs(), cos(at), sin(at));
+      if (!neighbours) return detail::rotate_block<Arch>(frame, in, out, x.heads(), 0, pairs(), cos(at), sin(at));
     }
     alignas(64) C c[2 * block];
     alignas(64) C s[2 * block];
@@ -120,7 +120,7 @@ class rope_table_view {
           s[i] = sine;
         }
       }
-      detail::rotate_block(frame, in, out, x.heads(), first, count, c, s);
+      detail::rotate_block<Arch>(frame, in, out, x.heads(), first, count, c, s);
     }
   }
 
@@ -135,7 +135,7 @@ template <class T = float>
 class rope_table {
  public:
   /// @throws std::invalid_argument if rows is negative.
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   rope_table(const rope<U>& encoder, std::int64_t first, std::int64_t rows)
       : layout_(encoder.layout()),
         head_dim_(encoder.head_dim()),
@@ -149,7 +149,7 @@ class rope_table {
     values_.resize(static_cast<std::size_t>(rows * rotary_dim_));
     for (std::int64_t r = 0; r < rows; ++r) {
       T* row = values_.data() + r * rotary_dim_;
-      encoder.cos_sin(first + r, row, row + pairs());
+      encoder.template cos_sin<T, Arch>(first + r, row, row + pairs());
     }
   }
 
@@ -162,9 +162,9 @@ class rope_table {
     return view_of_rows().slice(first, count);
   }
   /// Turns every head of every token of x, in place.
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   void rotate(view<U> x, const positions& at = {}) const {
-    view_of_rows().rotate(x, at);
+    view_of_rows().template rotate<U, Arch>(x, at);
   }
 
   [[nodiscard]] std::int64_t first() const noexcept { return first_; }

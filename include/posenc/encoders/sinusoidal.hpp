@@ -87,22 +87,22 @@ class sinusoidal {
   }
 
   /// Adds the row of each token's position to every head of x (heads share it), in place.
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   void embed(view<U> x, const positions& at = {}) const {
-    apply<true>("sinusoidal::embed", x, at);
+    apply<Arch, true>("sinusoidal::embed", x, at);
   }
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   void embed(view<U> x, const real_positions& at) const {
-    apply<true>("sinusoidal::embed", x, at);
+    apply<Arch, true>("sinusoidal::embed", x, at);
   }
   /// Writes the rows themselves.
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   void table(view<U> out, const positions& at = {}) const {
-    apply<false>("sinusoidal::table", out, at);
+    apply<Arch, false>("sinusoidal::table", out, at);
   }
-  template <class U>
+  template <class U, class Arch = simd::default_arch>
   void table(view<U> out, const real_positions& at) const {
-    apply<false>("sinusoidal::table", out, at);
+    apply<Arch, false>("sinusoidal::table", out, at);
   }
 
   [[nodiscard]] std::int64_t dim() const noexcept { return options_.dim; }
@@ -128,7 +128,7 @@ class sinusoidal {
   static std::int64_t position_of(const positions& at, std::int64_t b, std::int64_t t) noexcept { return at(b, t); }
   static double position_of(const real_positions& at, std::int64_t, std::int64_t t) noexcept { return at[t]; }
 
-  template <bool Add, class U, class At>
+  template <class Arch, bool Add, class U, class At>
   void apply(const char* function, view<U> x, const At& at) const {
     if (x.empty()) return;
     detail::require(x.dim() == dim(), function, "dim", "must equal the encoder's", x.dim());
@@ -137,13 +137,13 @@ class sinusoidal {
     for (std::int64_t b = 0; b < x.batch(); ++b)
       for (std::int64_t t = 0; t < x.tokens(); ++t) {
         const auto p = position_of(at, b, t);
-        token<Add>(x, b, t, p + static_cast<decltype(p)>(options_.start),
-                   options_.padding_idx && p == static_cast<decltype(p)>(*options_.padding_idx));
+        token<Arch, Add>(x, b, t, p + static_cast<decltype(p)>(options_.start),
+                         options_.padding_idx && p == static_cast<decltype(p)>(*options_.padding_idx));
       }
   }
 
   /// One token: blocks of frequencies, each laid out in a row buffer on the stack and put into every head.
-  template <bool Add, class U, class Position>
+  template <class Arch, bool Add, class U, class Position>
   void token(view<U> x, std::int64_t b, std::int64_t t, Position at, bool padding) const {
     constexpr std::int64_t block = 64;
     using C = std::conditional_t<simd_storage<U>, compute_t<U>, double>;
@@ -154,24 +154,24 @@ class sinusoidal {
     if (padding) return;
     for (std::int64_t i = 0; i < sines_; i += block) {
       const std::int64_t n = std::min(block, sines_ - i);
-      kernels::cos_sin_row<simd::default_arch, kernels::row_form::separate>(steps_.data() + i, n, at, options_.scale,
-                                                                            1.0, cosine, sine);
-      place<Add>(x, b, t, i, n, cosine, sine);
+      kernels::cos_sin_row<Arch, kernels::row_form::separate>(steps_.data() + i, n, at, options_.scale, 1.0, cosine,
+                                                              sine);
+      place<Arch, Add>(x, b, t, i, n, cosine, sine);
     }
   }
 
-  template <bool Add, class U, class C>
+  template <class Arch, bool Add, class U, class C>
   void place(view<U> x, std::int64_t b, std::int64_t t, std::int64_t i, std::int64_t n, const C* cosine,
              const C* sine) const {
     const std::int64_t n_cos = std::min(n, cosines_ - i);
     switch (options_.layout) {
       case sinusoidal_layout::concat_sin_cos:
-        put<Add>(x, b, t, i, sine, n);
-        put<Add>(x, b, t, sines_ + i, cosine, n_cos);
+        put<Arch, Add>(x, b, t, i, sine, n);
+        put<Arch, Add>(x, b, t, sines_ + i, cosine, n_cos);
         break;
       case sinusoidal_layout::concat_cos_sin:
-        put<Add>(x, b, t, i, cosine, n_cos);
-        put<Add>(x, b, t, cosines_ + i, sine, n);
+        put<Arch, Add>(x, b, t, i, cosine, n_cos);
+        put<Arch, Add>(x, b, t, cosines_ + i, sine, n);
         break;
       default: {
         const bool sine_first = options_.layout == sinusoidal_layout::interleaved_sin_cos;
@@ -180,20 +180,20 @@ class sinusoidal {
           pair[2 * j] = sine_first ? sine[j] : cosine[j];
           pair[2 * j + 1] = sine_first ? cosine[j] : sine[j];
         }
-        put<Add>(x, b, t, 2 * i, pair, 2 * n);
+        put<Arch, Add>(x, b, t, 2 * i, pair, 2 * n);
       }
     }
   }
 
   /// n channels from `channel` on, cut at the end of the row.
-  template <bool Add, class U, class C>
+  template <class Arch, bool Add, class U, class C>
   void put(view<U> x, std::int64_t b, std::int64_t t, std::int64_t channel, const C* row, std::int64_t n) const {
     n = std::min(n, dim() - channel);
     for (std::int64_t h = 0; h < x.heads(); ++h) {
       U* to = x.row(b, t, h) + channel * x.steps().dim;
       if constexpr (Add && simd_storage<U>) {
         if (x.unit_dim_stride()) {
-          kernels::add_row<simd::default_arch>(to, row, n);
+          kernels::add_row<Arch>(to, row, n);
           continue;
         }
       }

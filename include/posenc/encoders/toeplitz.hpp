@@ -34,64 +34,65 @@ class toeplitz {
   /// @throws std::invalid_argument if its size does not fit.
   toeplitz(std::int64_t heads, std::int64_t max_distance, std::span<const T> table)
       : toeplitz(heads, max_distance, [&](std::int64_t h, std::int64_t distance) {
-          detail::require(static_cast<std::int64_t>(table.size()) == heads * (2 * max_distance + 1), "toeplitz", "table",
-                          "must hold heads * (2 * max_distance + 1) values", table.size());
+          detail::require(static_cast<std::int64_t>(table.size()) == heads * (2 * max_distance + 1), "toeplitz",
+                          "table", "must hold heads * (2 * max_distance + 1) values", table.size());
           return table[static_cast<std::size_t>(h * (2 * max_distance + 1) + distance + max_distance)];
         }) {}
 
   /// From a function value(head, distance), called for distances in -max_distance .. max_distance (the two
   /// ends more than once).
   template <class F>
-    requires std::invocable<F&, std::int64_t, std::int64_t>
-  toeplitz(std::int64_t heads, std::int64_t max_distance, F&& value) : heads_(heads), reach_(max_distance) {
-    detail::require(heads >= 1, "toeplitz", "heads", "must be at least 1", heads);
-    detail::require(max_distance >= 0 && max_distance <= (std::int64_t{1} << 40), "toeplitz", "max_distance",
-                    "must lie in 0..2^40", max_distance);
-    lines_.reserve(static_cast<std::size_t>(heads * length()));
-    for (std::int64_t h = 0; h < heads; ++h)
-      for (std::int64_t i = 0; i < length(); ++i)
-        lines_.push_back(value(h, std::clamp(i - lane_slack - reach_, -reach_, reach_)));
-  }
-
-  template <class B, class Keys>
-  [[nodiscard]] auto row(const posenc::row& r, const Keys& keys) const {
-    const T* zero = line(r.head);
-    const std::int64_t reach = reach_;
-    if constexpr (Keys::contiguous) {
-      const std::int64_t start = keys.first - r.query_position;
-      return [zero, start, reach](const B& s, std::int64_t k) {
-        return B(s + lanes<B>::load(zero + std::clamp(start + k, -reach - lane_slack, reach)));
-      };
-    } else {
-      return [zero, reach, keys, q = r.query_position](const B& s, std::int64_t k) {
-        T value[lanes<B>::size];
-        for (int i = 0; i < lanes<B>::size; ++i) value[i] = zero[std::clamp(keys.position(k + i) - q, -reach, reach)];
-        return B(s + lanes<B>::load(value));
-      };
+    requires std::invocable<F&, std::int64_t, std::int64_t> toeplitz(std::int64_t heads, std::int64_t max_distance,
+                                                                     F&& value)
+        : heads_(heads), reach_(max_distance) {
+      detail::require(heads >= 1, "toeplitz", "heads", "must be at least 1", heads);
+      detail::require(max_distance >= 0 && max_distance <= (std::int64_t{1} << 40), "toeplitz", "max_distance",
+                      "must lie in 0..2^40", max_distance);
+      lines_.reserve(static_cast<std::size_t>(heads * length()));
+      for (std::int64_t h = 0; h < heads; ++h)
+        for (std::int64_t i = 0; i < length(); ++i)
+          lines_.push_back(value(h, std::clamp(i - lane_slack - reach_, -reach_, reach_)));
     }
-  }
 
-  /// The value at distance 0 of a head's line; distances -max_distance .. max_distance may be read around it.
-  [[nodiscard]] const T* line(std::int64_t head) const noexcept {
-    return lines_.data() + head * length() + lane_slack + reach_;
-  }
-  [[nodiscard]] std::int64_t heads() const noexcept { return heads_; }
-  [[nodiscard]] std::int64_t max_distance() const noexcept { return reach_; }
+    template <class B, class Keys>
+    [[nodiscard]] auto row(const posenc::row& r, const Keys& keys) const {
+      const T* zero = line(r.head);
+      const std::int64_t reach = reach_;
+      if constexpr (Keys::contiguous) {
+        const std::int64_t start = keys.first - r.query_position;
+        return [zero, start, reach](const B& s, std::int64_t k) {
+          return B(s + lanes<B>::load(zero + std::clamp(start + k, -reach - lane_slack, reach)));
+        };
+      } else {
+        return [zero, reach, keys, q = r.query_position](const B& s, std::int64_t k) {
+          T value[lanes<B>::size];
+          for (int i = 0; i < lanes<B>::size; ++i) value[i] = zero[std::clamp(keys.position(k + i) - q, -reach, reach)];
+          return B(s + lanes<B>::load(value));
+        };
+      }
+    }
 
-  [[nodiscard]] encoder_description describe() const {
-    return {.position_limit = std::nullopt,
-            .parameters = heads_ * (2 * reach_ + 1),
-            .table_bytes = static_cast<std::int64_t>(lines_.size() * sizeof(T)),
-            .monotone = false,
-            .shift = cache_shift::keep_keys};
-  }
+    /// The value at distance 0 of a head's line; distances -max_distance .. max_distance may be read around it.
+    [[nodiscard]] const T* line(std::int64_t head) const noexcept {
+      return lines_.data() + head * length() + lane_slack + reach_;
+    }
+    [[nodiscard]] std::int64_t heads() const noexcept { return heads_; }
+    [[nodiscard]] std::int64_t max_distance() const noexcept { return reach_; }
 
- private:
-  [[nodiscard]] std::int64_t length() const noexcept { return 2 * reach_ + 1 + 2 * lane_slack; }
+    [[nodiscard]] encoder_description describe() const {
+      return {.position_limit = std::nullopt,
+              .parameters = heads_ * (2 * reach_ + 1),
+              .table_bytes = static_cast<std::int64_t>(lines_.size() * sizeof(T)),
+              .monotone = false,
+              .shift = cache_shift::keep_keys};
+    }
 
-  std::int64_t heads_;
-  std::int64_t reach_;
-  std::vector<T> lines_;
+   private:
+    [[nodiscard]] std::int64_t length() const noexcept { return 2 * reach_ + 1 + 2 * lane_slack; }
+
+    std::int64_t heads_;
+    std::int64_t reach_;
+    std::vector<T> lines_;
 };
 
 }  // namespace posenc

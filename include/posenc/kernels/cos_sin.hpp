@@ -89,7 +89,8 @@ void cos_sin_row_float32(const float* inv_freq, std::int64_t pairs, double posit
   for (std::int64_t i = 0; i < pairs; ++i) {
     const float angle = math::float32_angle(position, inv_freq[i]);
     const float c = static_cast<float>(std::cos(static_cast<double>(angle))) * magnitude;
-    const float s = static_cast<float>(std::sin(static_cast<double>(angle))) * magnitude * static_cast<float>(direction);
+    const float s =
+        static_cast<float>(std::sin(static_cast<double>(angle))) * magnitude * static_cast<float>(direction);
     constexpr std::int64_t spread = Form == row_form::separate ? 1 : 2;
     detail::place<Form>(&c, &s, 1, cos + i * spread, sin + i * spread);
   }

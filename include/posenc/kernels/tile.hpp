@@ -134,8 +134,8 @@ void add_scaled(C* out, C weight, const S* y, std::int64_t n) noexcept {
 template <class Arch, class C>
 void scale_row(C* out, C factor, std::int64_t n) noexcept {
   const simd::batch<C, Arch> f(factor);
-  simd::for_lanes<Arch, C>(n, [&](std::int64_t i, auto at)
-                                  POSENC_LAMBDA_INLINE { at.store(out + i, at.load(out + i) * f); });
+  simd::for_lanes<Arch, C>(
+      n, [&](std::int64_t i, auto at) POSENC_LAMBDA_INLINE { at.store(out + i, at.load(out + i) * f); });
 }
 
 /// Row-major C from rows of any storage and stride.
@@ -143,8 +143,8 @@ template <class Arch, class C, class S>
 void widen_row(C* out, const S* row, std::int64_t step, std::int64_t n) noexcept {
   if constexpr (simd_storage<S> && std::same_as<compute_t<S>, C>) {
     if (step == 1) {
-      simd::for_lanes<Arch, C>(n, [&](std::int64_t i, auto at)
-                                      POSENC_LAMBDA_INLINE { at.store(out + i, at.load(row + i)); });
+      simd::for_lanes<Arch, C>(
+          n, [&](std::int64_t i, auto at) POSENC_LAMBDA_INLINE { at.store(out + i, at.load(row + i)); });
       return;
     }
   }

@@ -24,8 +24,8 @@ namespace posenc::math {
 [[nodiscard]] inline std::vector<std::int32_t> t5_side(std::int64_t side, std::int64_t max_distance) {
   const std::int64_t exact = side / 2;
   std::vector<std::int32_t> out(static_cast<std::size_t>(max_distance + 1));
-  const double_double span = log(double_double(static_cast<double>(max_distance)) /
-                                 double_double(static_cast<double>(exact)));
+  const double_double span =
+      log(double_double(static_cast<double>(max_distance)) / double_double(static_cast<double>(exact)));
   for (std::int64_t n = 0; n <= max_distance; ++n) {
     std::int64_t bucket = n;
     if (n >= exact) {

@@ -23,15 +23,15 @@ namespace math {
   std::vector<double> out(static_cast<std::size_t>(heads));
   const auto p = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
   for (std::int64_t h = 0; h < heads; ++h) {
-    const double numerator = rule == slope_rule::geometric || h < p ? static_cast<double>(h + 1)
-                                                                    : static_cast<double>(2 * (h - p) + 1) / 2;
+    const double numerator =
+        rule == slope_rule::geometric || h < p ? static_cast<double>(h + 1) : static_cast<double>(2 * (h - p) + 1) / 2;
     const auto denominator = static_cast<double>(rule == slope_rule::geometric ? heads : p);
     const double product = bias_max * numerator;
     const double exponent = product / denominator;
     const double lost = std::fma(-exponent, denominator, product) + std::fma(bias_max, numerator, -product);
     const double slope = std::exp2(-exponent);
-    constexpr double ln2 = 0x1.62e42fefa39efp-1;
-    out[static_cast<std::size_t>(h)] = std::fma(-slope, ln2 * lost / denominator, slope);
+    constexpr double log_of_2 = 0x1.62e42fefa39efp-1;
+    out[static_cast<std::size_t>(h)] = std::fma(-slope, log_of_2 * lost / denominator, slope);
   }
   return out;
 }

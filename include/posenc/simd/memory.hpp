@@ -98,8 +98,7 @@ POSENC_ALWAYS_INLINE void halves_from_float(std::uint16_t* p, const batch<float,
       return;
     }
     if constexpr (B::size == 4) {
-      _mm_storel_epi64(reinterpret_cast<__m128i*>(p),
-                       _mm_cvtps_ph(static_cast<__m128>(x), _MM_FROUND_TO_NEAREST_INT));
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_cvtps_ph(static_cast<__m128>(x), _MM_FROUND_TO_NEAREST_INT));
       return;
     }
   }
@@ -169,8 +168,7 @@ POSENC_ALWAYS_INLINE void store_rounded(float* p, const batch<double, Arch>& x) 
   if constexpr (n == 4) return _mm_storeu_ps(p, _mm256_cvtpd_ps(static_cast<__m256d>(x)));
 #endif
 #if defined(__SSE2__)
-  if constexpr (n == 2)
-    return _mm_storel_pi(reinterpret_cast<__m64*>(p), _mm_cvtpd_ps(static_cast<__m128d>(x)));
+  if constexpr (n == 2) return _mm_storel_pi(reinterpret_cast<__m64*>(p), _mm_cvtpd_ps(static_cast<__m128d>(x)));
 #endif
   alignas(64) double lane[n];
   x.store_unaligned(lane);

@@ -1,0 +1,102 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#pragma once
+/// @file
+/// The forward pass of a llama2.c model. Its rotation is a parameter: a part of a policy that turns queries
+/// (`transform_q`) and has `rotate` for keys, which are turned once, when they are appended to the cache.
+
+#include "support/kv_cache.hpp"
+#include "support/language_model.hpp"
+#include "support/layers.hpp"
+#include "support/llama2c_checkpoint.hpp"
+
+#include <posenc/attention/attention.hpp>
+#include <posenc/attention/masks.hpp>
+#include <posenc/core/eigen.hpp>
+#include <posenc/encoders/nope.hpp>
+#include <posenc/encoders/rope.hpp>
+
+namespace posenc_examples {
+
+/// The rotation that llama2.c models are trained with: neighbouring channels, base 10000.
+[[nodiscard]] inline posenc::rope_options llama2c_rope(const llama2c_config& c) {
+  return {.head_dim = c.head_dim(), .base = 10000, .layout = posenc::rope_layout::interleaved};
+}
+
+template <class T>
+class llama {
+ public:
+  static constexpr double eps = 1e-5;
+
+  explicit llama(llama2c_checkpoint<T> weights) : w_(std::move(weights)) {}
+
+  [[nodiscard]] const llama2c_config& config() const noexcept { return w_.config; }
+  [[nodiscard]] kv_cache<T> make_cache(std::int64_t capacity) const {
+    return {config().layers, capacity, config().kv_heads, config().head_dim()};
+  }
+
+  /// Logits [tokens, vocabulary] of the tokens that follow those in the cache; `first` is the position of the first
+  /// token in the cache.
+  template <class Rotation>
+  matrix<T> run(std::span<const std::int64_t> ids, const Rotation& rotation, kv_cache<T>& cache,
+                std::int64_t first = 0) const {
+    const auto policy = posenc::compose(rotation, posenc::causal{});
+    const auto at = posenc::positions::from(first + cache.size());
+    matrix<T> x = embedding_rows(w_.embedding, ids);
+    matrix<T> mixed(x.rows(), config().dim);
+    for (std::int64_t l = 0; l < config().layers; ++l) {
+      const llama2c_layer<T>& layer = w_.layers[static_cast<std::size_t>(l)];
+      auto [q, k, v] = project(x, l);
+      posenc::rotate(rotation, posenc::as_view(k, config().kv_heads), at);
+      cache.append(l, posenc::as_view(k, config().kv_heads), posenc::as_view(v, config().kv_heads));
+      posenc::attention(posenc::as_view(q, config().heads), cache.keys(l), cache.values(l),
+                        posenc::as_view(mixed, config().heads), policy,
+                        {.query_positions = at, .key_positions = posenc::positions::from(first)});
+      x += linear(mixed, layer.wo);
+      const matrix<T> y = rms_norm(x, layer.ffn_norm, eps);
+      matrix<T> gate = linear(y, layer.w1);
+      silu(gate);
+      x += linear(matrix<T>(gate.cwiseProduct(linear(y, layer.w3))), layer.w2);
+    }
+    cache.advance(static_cast<std::int64_t>(ids.size()));
+    return linear(rms_norm(x, w_.last_norm, eps), w_.output);
+  }
+  /// A whole text at once.
+  template <class Rotation>
+  matrix<T> run(std::span<const std::int64_t> ids, const Rotation& rotation, std::int64_t first = 0) const {
+    kv_cache<T> cache = make_cache(static_cast<std::int64_t>(ids.size()));
+    return run(ids, rotation, cache, first);
+  }
+
+  struct projection {
+    matrix<T> q, k, v;
+  };
+  /// Queries, keys and values of a layer before any rotation, [tokens, heads * head_dim].
+  [[nodiscard]] projection project(const matrix<T>& x, std::int64_t layer) const {
+    const llama2c_layer<T>& l = w_.layers.at(static_cast<std::size_t>(layer));
+    const matrix<T> y = rms_norm(x, l.attention_norm, eps);
+    return {linear(y, l.wq), linear(y, l.wk), linear(y, l.wv)};
+  }
+  [[nodiscard]] const llama2c_checkpoint<T>& weights() const noexcept { return w_; }
+
+ private:
+  llama2c_checkpoint<T> w_;
+};
+
+/// `prompt` and up to `tokens` more, always the most likely one; `seen(before, id)` is told of each as it is chosen.
+/// A begin or end mark (ids 1 and 2) is not taken into the text and ends it.
+template <class T, class Rotation, class Seen>
+token_ids generate(const llama<T>& model, const Rotation& rotation, token_ids prompt, std::int64_t tokens,
+                   Seen&& seen) {
+  kv_cache<T> cache = model.make_cache(static_cast<std::int64_t>(prompt.size()) + tokens);
+  matrix<T> logits = model.run(prompt, rotation, cache);
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    const std::int64_t next = most_likely(logits);
+    if (next == 1 || next == 2) break;
+    seen(prompt.back(), next);
+    prompt.push_back(next);
+    if (i + 1 < tokens) logits = model.run(std::span(prompt).last(1), rotation, cache);
+  }
+  return prompt;
+}
+
+}  // namespace posenc_examples

@@ -1,0 +1,83 @@
+# Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+# What tests, benchmarks and examples share: warnings, and the instruction-set levels of the machine.
+
+set(posenc_warnings -Wall -Wextra -Wconversion -Wshadow -Wpedantic)
+# Only for compilers that the tree was checked with: a later one warns of more, and must not stop a user's test run.
+if(POSENC_WARNINGS_AS_ERRORS
+   AND ((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+        OR (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)))
+  list(APPEND posenc_warnings -Werror)
+endif()
+
+# The levels that a test of SIMD code is built for. A word of the list is a value of -march, or `highest`: the highest
+# of the x86-64 levels that this CPU runs. An empty list builds each test once, without -march.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(posenc_is_x86 TRUE)
+  set(POSENC_TEST_LEVELS "x86-64;x86-64-v2;x86-64-v3" CACHE STRING "Values of -march that SIMD tests are built for")
+else()
+  set(posenc_is_x86 FALSE)
+  set(POSENC_TEST_LEVELS "" CACHE STRING "Values of -march that SIMD tests are built for")
+endif()
+
+# posenc_level_runs(VAR LEVEL): whether this CPU runs code built with -march=LEVEL; unknown names count as no.
+function(posenc_level_runs result level)
+  set(needs_x86-64 "")
+  set(needs_x86-64-v2 cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3)
+  set(needs_x86-64-v3 ${needs_x86-64-v2} avx avx2 bmi1 bmi2 f16c fma abm movbe xsave)
+  set(needs_x86-64-v4 ${needs_x86-64-v3} avx512f avx512bw avx512cd avx512dq avx512vl)
+  set(runs FALSE)
+  if(level STREQUAL "native")
+    set(runs TRUE)
+  elseif(DEFINED needs_${level})
+    set(runs TRUE)
+    set(flags "")
+    if(EXISTS /proc/cpuinfo)
+      file(STRINGS /proc/cpuinfo flags REGEX "^flags[ \t]*:" LIMIT_COUNT 1)
+    endif()
+    string(REGEX REPLACE "[ \t]+" ";" flags "${flags}")
+    foreach(need IN LISTS needs_${level})
+      if(NOT need IN_LIST flags)
+        set(runs FALSE)
+      endif()
+    endforeach()
+  endif()
+  set(${result} ${runs} PARENT_SCOPE)
+endfunction()
+
+# posenc_levels: the list of levels after `highest` is resolved. posenc_level: the highest of them that runs, for
+# everything that is built once; empty means no -march.
+set(posenc_levels "")
+set(posenc_level "")
+if(posenc_is_x86)
+  set(highest x86-64)
+  foreach(level IN ITEMS x86-64-v2 x86-64-v3)
+    posenc_level_runs(runs ${level})
+    if(runs)
+      set(highest ${level})
+    endif()
+  endforeach()
+  foreach(level IN LISTS POSENC_TEST_LEVELS)
+    string(REGEX REPLACE "^highest$" "${highest}" level "${level}")
+    list(APPEND posenc_levels ${level})
+    posenc_level_runs(runs ${level})
+    if(runs)
+      set(posenc_level ${level})
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES posenc_levels)
+elseif(POSENC_TEST_LEVELS)
+  message(STATUS "posenc: POSENC_TEST_LEVELS names x86-64 levels and is ignored on ${CMAKE_SYSTEM_PROCESSOR}")
+endif()
+
+# posenc_developer_target(TARGET LEVEL): what every target of ours gets; none of it is on posenc::posenc.
+function(posenc_developer_target target level)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  target_link_libraries(${target} PRIVATE posenc::posenc)
+  target_compile_options(${target} PRIVATE ${posenc_warnings})
+  if(NOT level STREQUAL "")
+    target_compile_options(${target} PRIVATE -march=${level})
+  endif()
+  if(TARGET nlohmann_json::nlohmann_json)
+    target_link_libraries(${target} PRIVATE nlohmann_json::nlohmann_json)
+  endif()
+endfunction()

@@ -1,0 +1,145 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+// This file replaces the global operator new of the program to count what attention takes.
+#include <posenc/attention/attention.hpp>
+#include <posenc/attention/masks.hpp>
+#include <posenc/attention/modifiers.hpp>
+#include <posenc/encoders/alibi.hpp>
+
+#include "support/catch.hpp"
+#include "unit/attention/tensors.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+std::atomic<std::size_t> allocations{0};
+std::atomic<std::size_t> allocated_bytes{0};
+
+void* counted(std::size_t size, std::size_t alignment) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  allocated_bytes.fetch_add(size, std::memory_order_relaxed);
+  void* p = alignment <= alignof(std::max_align_t)
+                ? std::malloc(size == 0 ? 1 : size)
+                : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (!p) throw std::bad_alloc();
+  return p;
+}
+}  // namespace
+
+// Not inlined: g++ warns of new and free where it sees both sides of a pair.
+[[gnu::noinline]] void* operator new(std::size_t size) { return counted(size, 1); }
+[[gnu::noinline]] void* operator new[](std::size_t size) { return counted(size, 1); }
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t a) {
+  return counted(size, static_cast<std::size_t>(a));
+}
+[[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t a) {
+  return counted(size, static_cast<std::size_t>(a));
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace {
+
+using namespace posenc_test;
+
+struct counts {
+  std::size_t number;
+  std::size_t bytes;
+};
+template <class F>
+counts count(F&& f) {
+  const std::size_t number = allocations;
+  const std::size_t bytes = allocated_bytes;
+  f();
+  return {allocations - number, allocated_bytes - bytes};
+}
+
+auto policy_of(std::int64_t heads) {
+  return posenc::compose(posenc::softcap(30), posenc::alibi<float>(heads), posenc::causal{});
+}
+
+}  // namespace
+
+TEST_CASE("attention with a workspace allocates nothing, without one it allocates once") {
+  std::mt19937 random(1);
+  const auto policy = policy_of(4);
+  std::vector<std::int64_t> ids(40);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>((i * 7) % 40);
+  for (const std::int64_t queries : {1, 40})
+    for (const bool listed : {false, true}) {
+      auto q = random_stored<float>(random, {2, queries, 4, 8});
+      auto k = random_stored<float>(random, {2, 40, 2, 8});
+      auto v = random_stored<float>(random, {2, 40, 2, 8});
+      stored<float> out({2, queries, 4, 8});
+      stored<float> own({2, queries, 4, 8});
+      posenc::attention_options<float> options{.query_positions = posenc::positions::from(40 - queries)};
+      if (listed) options.key_positions = posenc::positions::listed(ids);
+      const std::size_t needed = posenc::attention_workspace(q.view(), k.view(), v.view(), out.view(), policy, options);
+      CHECK(count([&] { posenc::attention(q.view(), k.view(), v.view(), own.view(), policy, options); }).number == 1);
+      std::vector<std::byte> memory(needed + 64);
+      for (const std::size_t offset : {0, 1, 63}) {  // any alignment will do
+        options.workspace = std::span(memory).subspan(offset, needed);
+        CHECK(count([&] { posenc::attention(q.view(), k.view(), v.view(), out.view(), policy, options); }).number == 0);
+        CHECK(out.data == own.data);
+      }
+    }
+}
+
+TEST_CASE("a part that is not in a pack is not copied by a call with a workspace") {
+  std::mt19937 random(1);
+  auto x = random_stored<float>(random, {1, 5, 4, 8});
+  stored<float> out({1, 5, 4, 8});
+  const posenc::alibi<float> bias(4);
+  posenc::attention_options<float> options;
+  std::vector<std::byte> memory(posenc::attention_workspace(x.view(), x.view(), x.view(), out.view(), bias, options));
+  options.workspace = memory;
+  CHECK(count([&] { posenc::attention(x.view(), x.view(), x.view(), out.view(), bias, options); }).number == 0);
+}
+
+TEST_CASE("attention never writes outside its workspace or its output") {
+  std::mt19937 random(2);
+  const auto policy = policy_of(4);
+  auto q = random_stored<float>(random, {1, 33, 4, 7});
+  auto k = random_stored<float>(random, {1, 140, 2, 7});
+  auto v = random_stored<float>(random, {1, 140, 2, 9});
+  std::vector<float> out(33 * 4 * 16, -5.0f);
+  const posenc::view<float> target(out.data(), {1, 33, 4, 9}, {.token = 64, .head = 16});
+  posenc::attention_options<float> options{.query_positions = posenc::positions::from(107)};
+  const std::size_t needed = posenc::attention_workspace(q.view(), k.view(), v.view(), target, policy, options);
+  std::vector<std::byte> memory(needed + 128, std::byte{0x5a});
+  options.workspace = std::span(memory).subspan(64, needed);
+  posenc::attention(q.view(), k.view(), v.view(), target, policy, options);
+  for (std::size_t i = 0; i < 64; ++i) {
+    REQUIRE(memory[i] == std::byte{0x5a});
+    REQUIRE(memory[64 + needed + i] == std::byte{0x5a});
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) REQUIRE((out[i] == -5.0f) == (i % 16 >= 9));
+}
+
+TEST_CASE("at 8192 queries and keys the extra memory grows with the keys alone") {
+  // heads x queries x keys floats would be 512 MiB; a tile of every kind and the scratch of 96 rows is 160 KiB.
+  constexpr std::int64_t n = 8192;
+  std::mt19937 random(4);
+  auto q = random_stored<float>(random, {1, n, 2, 16});
+  auto k = random_stored<float>(random, {1, n, 2, 16});
+  auto v = random_stored<float>(random, {1, n, 2, 16});
+  stored<float> out({1, n, 2, 16});
+  const auto policy = posenc::compose(posenc::alibi<float>(2), posenc::sliding_window(256));
+  std::vector<std::int64_t> ids(n);
+  for (std::int64_t i = 0; i < n; ++i) ids[static_cast<std::size_t>(i)] = i;
+  const counts contiguous = count([&] { posenc::attention(q.view(), k.view(), v.view(), out.view(), policy, {}); });
+  const counts listed = count([&] {
+    posenc::attention(q.view(), k.view(), v.view(), out.view(), policy,
+                      {.key_positions = posenc::positions::listed(ids)});
+  });
+  CHECK(contiguous.bytes <= 160 * 1024);
+  CHECK(listed.bytes <= 160 * 1024 + 8 * (n + posenc::lane_slack));
+  CHECK(contiguous.number == 1);
+}

@@ -1,0 +1,319 @@
+// Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#include "reference/dense.hpp"
+#include "support/catch.hpp"
+#include "unit/encoders/refusal.hpp"
+
+#include <posenc/core/eigen.hpp>
+#include <posenc/encoders/rope.hpp>
+
+#include <unsupported/Eigen/AutoDiff>
+
+using posenc::half_split;
+using posenc::interleaved;
+using posenc::positions;
+using posenc_test::largest_difference;
+using posenc_test::refusal;
+using posenc_test::values;
+
+namespace {
+
+oracle::rope_rule rule_of(const posenc::rope_options& o, std::int64_t rotary_dim) {
+  const auto* l = std::get_if<posenc::linear>(&o.scaling);
+  return {.rotary_dim = rotary_dim,
+          .offset = o.offset,
+          .base = o.base,
+          .interleaved = o.layout == interleaved,
+          .factor = l ? l->factor : 1,
+          .magnitude = o.attention_factor};
+}
+
+/// Every head of every token of a packed array turned by the oracle, token t of batch row b at from + t.
+template <class T>
+std::vector<T> turned(std::vector<T> x, const posenc::shape& s, const oracle::rope_rule& r, std::int64_t from) {
+  for (std::int64_t b = 0; b < s.batch; ++b)
+    for (std::int64_t t = 0; t < s.tokens; ++t)
+      for (std::int64_t h = 0; h < s.heads; ++h)
+        oracle::rope(x.data() + ((b * s.tokens + t) * s.heads + h) * s.dim, r, static_cast<double>(from + t));
+  return x;
+}
+
+struct arrangement {
+  std::int64_t head_dim;
+  std::int64_t rotary_dim;
+  std::int64_t offset;
+};
+
+}  // namespace
+
+TEST_CASE("rope turns pairs as the formula says", "[rope]") {
+  // Whole heads, leading, middle and trailing blocks, odd head dims, and more pairs than one block of the row buffer.
+  for (const auto [head_dim, rotary_dim, offset] : {arrangement{2, 2, 0},
+                                                    {3, 2, 0},
+                                                    {3, 2, 1},
+                                                    {5, 4, 1},
+                                                    {8, 8, 0},
+                                                    {20, 6, 7},
+                                                    {64, 64, 0},
+                                                    {96, 32, 64},
+                                                    {600, 516, 33}})
+    for (const auto layout : {half_split, interleaved})
+      for (const double magnitude : {1.0, 1.25}) {
+        const posenc::rope_options o{.head_dim = head_dim,
+                                     .rotary_dim = rotary_dim,
+                                     .offset = offset,
+                                     .layout = layout,
+                                     .scaling = posenc::linear{2.5},
+                                     .attention_factor = magnitude};
+        const posenc::rope<float> r{o};
+        const posenc::shape s{.batch = 2, .tokens = 3, .heads = 5, .dim = head_dim};
+        const auto x = values<double>(s.elements());
+        auto exact = x;
+        r.rotate(posenc::view{exact.data(), s}, positions::from(40));
+        const auto expected = turned(x, s, rule_of(o, rotary_dim), 40);
+        CAPTURE(head_dim, rotary_dim, offset, layout, magnitude);
+        CHECK(largest_difference(exact, expected) < 2e-14);
+        std::vector<float> narrow(x.begin(), x.end());
+        r.rotate(posenc::view{narrow.data(), s}, positions::from(40));
+        CHECK(largest_difference(narrow, expected) < 4e-7);
+      }
+}
+
+TEST_CASE("rope takes rows per batch, listed ids and strides", "[rope]") {
+  const posenc::rope<float> r{{.head_dim = 8, .layout = interleaved}};
+  const posenc::shape s{.batch = 2, .tokens = 2, .heads = 3, .dim = 8};
+  const auto x = values<float>(s.elements());
+  const std::vector<std::int64_t> firsts{7, -20};
+  const std::vector<std::int64_t> ids{7, 8, -20, -19};
+  auto by_first = x;
+  r.rotate(posenc::view{by_first.data(), s}, positions::per_row(firsts));
+  auto by_id = x;
+  r.rotate(posenc::view{by_id.data(), s}, positions::listed(ids, 2));
+  CHECK(by_first == by_id);
+  const auto expected = turned(x, s, {.rotary_dim = 8, .interleaved = true}, 7);
+  CHECK(largest_difference(std::vector(by_first.begin(), by_first.begin() + 48),
+                           std::vector(expected.begin(), expected.begin() + 48)) < 4e-7);
+  // The same numbers with the dim axis outermost: handled one element at a time.
+  std::vector<float> strided(x.size());
+  const posenc::view packed{x.data(), s};
+  const posenc::view across{strided.data(), s, {.batch = 6, .token = 3, .head = 1, .dim = 12}};
+  const auto each = [&](auto&& f) {
+    for (std::int64_t b = 0; b < 2; ++b)
+      for (std::int64_t t = 0; t < 2; ++t)
+        for (std::int64_t h = 0; h < 3; ++h)
+          for (std::int64_t d = 0; d < 8; ++d) f(b, t, h, d);
+  };
+  each([&](auto... at) { across(at...) = packed(at...); });
+  r.rotate(across, positions::listed(ids, 2));
+  const posenc::view want{by_id.data(), s};
+  float worst = 0;
+  each([&](auto... at) { worst = std::max(worst, std::abs(across(at...) - want(at...))); });
+  CHECK(worst <= 1.2e-7f);
+}
+
+TEST_CASE("rope at real positions", "[rope]") {
+  const posenc::rope<float> r{{.head_dim = 6}};
+  const posenc::shape s{.tokens = 3, .dim = 6};
+  const auto x = values<double>(s.elements());
+  const std::vector<double> at{0.25, -3.5, 1000.125};
+  auto y = x;
+  r.rotate(posenc::view{y.data(), s}, posenc::real_positions{at});
+  auto expected = x;
+  for (std::int64_t t = 0; t < 3; ++t)
+    oracle::rope(expected.data() + 6 * t, {.rotary_dim = 6}, at[static_cast<std::size_t>(t)]);
+  CHECK(largest_difference(y, expected) < 3e-13);
+  // Whole numbers are the same as integers.
+  auto whole = x;
+  r.rotate(posenc::view{whole.data(), s}, posenc::real_positions{std::vector<double>{5, 6, 7}});
+  auto integer = x;
+  r.rotate(posenc::view{integer.data(), s}, positions::from(5));
+  CHECK(largest_difference(whole, integer) < 1e-15);
+
+  auto untouched = x;
+  const posenc::view v{untouched.data(), s};
+  CHECK(refusal([&] {
+          r.rotate(v, posenc::real_positions{std::vector<double>{1, 2}});
+        }) == "posenc::rope::rotate: positions must list one position per token, got 2");
+  CHECK(refusal([&] {
+          r.rotate(v, posenc::real_positions{std::vector<double>{1, NAN, 2}});
+        }).find("must be finite") != std::string::npos);
+  CHECK(untouched == x);
+}
+
+TEST_CASE("rope rotate_to writes elsewhere and copies what it does not turn", "[rope]") {
+  const posenc::rope<float> r{{.head_dim = 7, .rotary_dim = 4, .offset = 2}};
+  const posenc::shape s{.tokens = 4, .heads = 2, .dim = 7};
+  const auto x = values<float>(s.elements());
+  std::vector<float> out(x.size(), 99.0f);
+  r.rotate_to(posenc::view{x.data(), s}, posenc::view{out.data(), s}, positions::from(3));
+  auto in_place = x;
+  r.rotate(posenc::view{in_place.data(), s}, positions::from(3));
+  CHECK(out == in_place);
+  auto itself = x;
+  r.rotate_to(posenc::view{itself.data(), s}, posenc::view{itself.data(), s}, positions::from(3));
+  CHECK(itself == in_place);
+
+  auto untouched = values<float>(2 * s.elements());
+  const auto before = untouched;
+  CHECK(refusal([&] {
+          r.rotate_to(posenc::view{untouched.data(), s}, posenc::view{untouched.data() + 7, s});
+        }) == "posenc::rope::rotate_to: out must be in itself or not overlap it, got overlapping memory");
+  CHECK(refusal([&] {
+          r.rotate_to(posenc::view{untouched.data(), s},
+                      posenc::view{untouched.data(), {.tokens = 3, .heads = 2, .dim = 7}});
+        }).find("out must have the shape of in") != std::string::npos);
+  CHECK(untouched == before);
+}
+
+TEST_CASE("rope inverse undoes, adjoint transposes, and they differ by the square of the magnitude", "[rope]") {
+  const double magnitude = 1.138629436;
+  const posenc::rope<double> r{{.head_dim = 8, .rotary_dim = 6, .offset = 1, .attention_factor = magnitude}};
+  const posenc::shape s{.tokens = 2, .heads = 2, .dim = 8};
+  const auto x = values<double>(s.elements());
+  auto back = x;
+  r.rotate(posenc::view{back.data(), s}, positions::from(11));
+  auto transposed = back;
+  r.inverse(posenc::view{back.data(), s}, positions::from(11));
+  CHECK(largest_difference(back, x) < 1e-15);
+  r.adjoint(posenc::view{transposed.data(), s}, positions::from(11));
+  double worst = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const bool rotated = i % 8 >= 1 && i % 8 < 7;
+    worst = std::max(worst, std::abs(transposed[i] - x[i] * (rotated ? magnitude * magnitude : 1)));
+  }
+  CHECK(worst < 1e-15);
+}
+
+TEST_CASE("rope shift moves cached keys without a second magnitude", "[rope]") {
+  const posenc::rope<double> r{{.head_dim = 16, .layout = interleaved, .attention_factor = 1.5}};
+  const posenc::shape s{.tokens = 5, .heads = 2, .dim = 16};
+  const auto x = values<double>(s.elements());
+  for (const std::int64_t delta : {-1000, -3, 0, 1, 4096}) {
+    auto cached = x;
+    r.rotate(posenc::view{cached.data(), s}, positions::from(2000));
+    r.shift(posenc::view{cached.data(), s}, delta);
+    auto direct = x;
+    r.rotate(posenc::view{direct.data(), s}, positions::from(2000 + delta));
+    CHECK(largest_difference(cached, direct) < 1e-14);
+  }
+}
+
+TEST_CASE("rope in the float32 angle modes", "[rope]") {
+  const std::int64_t at = 100003;
+  const posenc::rope<float> exact{{.head_dim = 8}};
+  const posenc::rope<float> as_trained{{.head_dim = 8, .angles = posenc::angle_mode::float32}};
+  const posenc::rope<float> rounded{{.head_dim = 8, .angles = posenc::angle_mode::float32_rounded_inv_freq}};
+  CHECK(as_trained.angles() == posenc::angle_mode::float32);
+  float c[4];
+  float s[4];
+  for (const auto* r : {&as_trained, &rounded}) {
+    r->cos_sin(at, c, s);
+    for (int i = 0; i < 4; ++i) {
+      const float power = static_cast<float>(std::pow(10000.0, static_cast<double>(static_cast<float>(2 * i) / 8.0f)));
+      const float f = r == &as_trained ? 1.0f / power : static_cast<float>(std::pow(10.0L, -i));
+      const float angle = static_cast<float>(static_cast<double>(static_cast<float>(at)) * static_cast<double>(f));
+      CHECK(c[i] == static_cast<float>(std::cos(static_cast<double>(angle))));
+      CHECK(s[i] == static_cast<float>(std::sin(static_cast<double>(angle))));
+    }
+  }
+  // Exact angles differ from them by about position * 2^-24.
+  float ec[4];
+  float es[4];
+  exact.cos_sin(at, ec, es);
+  as_trained.cos_sin(at, c, s);
+  CHECK(std::abs(es[1] - s[1]) > 1e-6f);
+  CHECK(std::abs(es[1] - s[1]) < 2e-2f);
+  // The frequencies it reports are those of the formula in every mode.
+  CHECK(as_trained.inv_freq() == exact.inv_freq());
+
+  auto key = values<float>(8);
+  const auto before = key;
+  CHECK(refusal([&] {
+          as_trained.shift(posenc::view{key.data(), {.tokens = 1, .dim = 8}}, 1);
+        }) == "posenc::rope::shift: angles must be exact: float32 angles do not add up, got a float32 angle mode");
+  CHECK(key == before);
+}
+
+TEST_CASE("rope says what it is", "[rope]") {
+  const posenc::rope<float> r{
+      {.head_dim = 10, .rotary_dim = 6, .offset = 2, .layout = interleaved, .attention_factor = 2}};
+  CHECK(r.head_dim() == 10);
+  CHECK(r.rotary_dim() == 6);
+  CHECK(r.offset() == 2);
+  CHECK(r.pairs() == 3);
+  CHECK(r.layout() == interleaved);
+  CHECK(r.magnitude() == 2);
+  CHECK(r.angles() == posenc::angle_mode::exact);
+  CHECK(r.inv_freq().size() == 3);
+  CHECK(r.inv_freq()[0] == 1);
+  CHECK(r.inv_freq()[2] == Approx(std::pow(10000.0, -4.0 / 6)).epsilon(1e-15));
+  CHECK(r.describe().parameters == 0);
+  CHECK(!r.describe().position_limit);
+  CHECK(r.describe().table_bytes == 3 * static_cast<std::int64_t>(sizeof(posenc::math::turns)));
+  CHECK(r.describe().shift == posenc::cache_shift::rotate_keys);
+  // cos_sin holds the magnitude, in any type.
+  double c[3];
+  double s[3];
+  r.cos_sin(0, c, s);
+  CHECK(c[1] == 2);
+  CHECK(s[1] == 0);
+  Eigen::half hc[3];
+  Eigen::half hs[3];
+  r.cos_sin(9, hc, hs);
+  r.cos_sin(9, c, s);
+  CHECK(static_cast<float>(hc[0]) == Approx(c[0]).epsilon(0x1p-11));
+  CHECK(static_cast<float>(hs[0]) == Approx(s[0]).epsilon(0x1p-11));
+}
+
+TEST_CASE("rope refuses before it writes", "[rope]") {
+  const posenc::rope<float> r{{.head_dim = 8}};
+  auto x = values<float>(2 * 3 * 8);
+  const auto before = x;
+  const posenc::view v{x.data(), {.batch = 2, .tokens = 3, .dim = 8}};
+  const posenc::view other{x.data(), {.batch = 2, .tokens = 4, .dim = 6}};
+  CHECK(refusal([&] { r.rotate(other); }) == "posenc::rope::rotate: dim must equal head_dim, got 6");
+  CHECK(refusal([&] { r.inverse(other); }) == "posenc::rope::inverse: dim must equal head_dim, got 6");
+  CHECK(refusal([&] { r.adjoint(other); }) == "posenc::rope::adjoint: dim must equal head_dim, got 6");
+  CHECK(refusal([&] { r.shift(other, 1); }) == "posenc::rope::shift: dim must equal head_dim, got 6");
+  CHECK(refusal([&] { r.check_dim(6); }) == "posenc::rope: the dim of queries and keys must equal head_dim, got 6");
+  const std::vector<std::int64_t> two{1, 2};
+  CHECK(refusal([&] { r.rotate(v, positions::listed(two)); }) ==
+        "posenc::rope::rotate: positions must list one id per token, batch row and axis, got 2");
+  CHECK(refusal([&] { r.rotate(v, positions::per_row(std::span(two).first(1))); }) ==
+        "posenc::rope::rotate: positions must list one first position per batch row, got 1");
+  const std::vector<std::int64_t> grid{0, 1, 2, 3, 4, 5};
+  CHECK(refusal([&] { r.rotate(v, positions::axes(grid, 2)); }) ==
+        "posenc::rope::rotate: positions must have one axis, got 2");
+  const posenc::view repeated{x.data(), {.tokens = 2, .heads = 3, .dim = 8}, {.token = 8, .head = 0}};
+  CHECK(refusal([&] { r.rotate(repeated); }) ==
+        "posenc::rope::rotate: out must not repeat elements through a stride of 0, got a stride of 0");
+  CHECK(x == before);
+  // Nothing to do is no error.
+  r.rotate(posenc::view{x.data(), {.tokens = 0, .dim = 8}});
+  CHECK(x == before);
+}
+
+TEST_CASE("rope turns long double and autodiff scalars", "[rope]") {
+  const posenc::rope<double> r{{.head_dim = 5, .rotary_dim = 4, .offset = 1, .attention_factor = 1.5}};
+  const auto x = values<double>(5);
+  auto expected = x;
+  oracle::rope(expected.data(), {.rotary_dim = 4, .offset = 1, .magnitude = 1.5}, 9);
+  std::vector<long double> wide(x.begin(), x.end());
+  r.rotate(posenc::view{wide.data(), {.tokens = 1, .dim = 5}}, positions::from(9));
+  CHECK(largest_difference(wide, expected) < 1e-15);
+
+  using dual = Eigen::AutoDiffScalar<Eigen::VectorXd>;
+  std::vector<dual> y;
+  for (int i = 0; i < 5; ++i) y.emplace_back(x[static_cast<std::size_t>(i)], 5, i);
+  r.rotate(posenc::view{y.data(), {.tokens = 1, .dim = 5}}, positions::from(9));
+  double worst = 0;
+  for (std::size_t i = 0; i < 5; ++i) {
+    worst = std::max(worst, std::abs(y[i].value() - expected[i]));
+    // Column i of the rotation is what it makes of the i-th unit vector.
+    std::vector<double> unit(5);
+    unit[i] = 1;
+    oracle::rope(unit.data(), {.rotary_dim = 4, .offset = 1, .magnitude = 1.5}, 9);
+    for (std::size_t j = 0; j < 5; ++j)
+      worst = std::max(worst, std::abs(y[j].derivatives()[static_cast<Eigen::Index>(i)] - unit[j]));
+  }
+  CHECK(worst < 1e-15);
+}
