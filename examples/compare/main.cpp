@@ -4,14 +4,12 @@
 #include "compare/options.hpp"
 #include "compare/results.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include <chrono>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
+#include <span>
 
 namespace {
 
@@ -44,8 +42,7 @@ void run(const compare::options& o) {
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (json.is_open()) {
-    json << nlohmann::json{{"swapped", to_json(swapped)}, {"measured", to_json(measured)}, {"seconds", seconds}}.dump(2)
-         << '\n';
+    write_json(json, swapped, measured, seconds);
     json.close();
     if (!json) throw std::runtime_error(o.json + ": cannot be written");
     std::cout << "The same numbers are in " << o.json << "\n";

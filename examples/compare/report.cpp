@@ -27,6 +27,45 @@ std::string quoted(const std::string& text) {
   return out + "\n";
 }
 
+nlohmann::json to_json(const swap_results& r) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const swapped_encoding& e : r.encodings) {
+    nlohmann::json losses = nlohmann::json::object();
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      losses[std::to_string(lengths[i])] = e.losses[i] ? nlohmann::json(*e.losses[i]) : nlohmann::json();
+    rows.push_back({{"encoding", e.name}, {"trained", e.trained}, {"losses", losses}});
+  }
+  return {{"ranks", "nothing: the weights were trained with ALiBi only"},
+          {"text", r.text_path},
+          {"text_bytes", r.text_bytes},
+          {"held_out_bytes", r.held_out_bytes},
+          {"encodings", rows},
+          {"prompt", r.prompt},
+          {"sample_of_the_model", r.sample}};
+}
+
+nlohmann::json to_json(const measure_results& r) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const measured_encoder& e : r.encoders)
+    rows.push_back({{"encoder", e.traits.name},
+                    {"position_enters_at", to_string(e.traits.site)},
+                    {"relative_relations", relations_enter(e.traits)},
+                    {"length_limit", length_limit(e.traits, e.description)},
+                    {"options", e.options},
+                    {"parameters", e.description.parameters},
+                    {"table_bytes", e.description.table_bytes},
+                    {"work", e.work.empty() ? nlohmann::json() : nlohmann::json(e.work)},
+                    {"ns_per_token", e.work.empty() ? nlohmann::json() : nlohmann::json(e.ns_per_token)},
+                    {"prefill_us", e.prefill_us},
+                    {"prefill_ratio", e.prefill_ratio},
+                    {"decode_us", e.decode_us},
+                    {"decode_ratio", e.decode_ratio}});
+  return {
+      {"cpu", r.cpu},           {"instructions", r.instructions}, {"compiler", r.compiler},       {"heads", r.heads},
+      {"head_dim", r.head_dim}, {"prefill_keys", r.prefill_keys}, {"decode_keys", r.decode_keys}, {"rounds", r.rounds},
+      {"encoders", rows}};
+}
+
 }  // namespace
 
 std::string relations_enter(const posenc::encoder_traits& t) {
@@ -79,7 +118,7 @@ void print(std::ostream& out, const measure_results& r) {
   out << words << "\n";
 
   pe::text_table figures("llrrrrrl", {"encoder", "options", "parameters", "table bytes", "prefill", "decode",
-                                      "ns/token", "of which work"});
+                                      "ns/token", "work per token"});
   for (const measured_encoder& e : r.encoders)
     figures.add({std::string(e.traits.name), e.options, pe::grouped(e.description.parameters),
                  pe::grouped(e.description.table_bytes), pe::decimals(e.prefill_ratio, 2),
@@ -100,43 +139,11 @@ void print(std::ostream& out, const measure_results& r) {
   out << "\n";
 }
 
-nlohmann::json to_json(const swap_results& r) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const swapped_encoding& e : r.encodings) {
-    nlohmann::json losses = nlohmann::json::object();
-    for (std::size_t i = 0; i < lengths.size(); ++i)
-      losses[std::to_string(lengths[i])] = e.losses[i] ? nlohmann::json(*e.losses[i]) : nlohmann::json();
-    rows.push_back({{"encoding", e.name}, {"trained", e.trained}, {"losses", losses}});
-  }
-  return {{"ranks", "nothing: the weights were trained with ALiBi only"},
-          {"text", r.text_path},
-          {"text_bytes", r.text_bytes},
-          {"held_out_bytes", r.held_out_bytes},
-          {"encodings", rows},
-          {"prompt", r.prompt},
-          {"sample_of_the_model", r.sample}};
-}
-
-nlohmann::json to_json(const measure_results& r) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const measured_encoder& e : r.encoders)
-    rows.push_back({{"encoder", e.traits.name},
-                    {"position_enters_at", to_string(e.traits.site)},
-                    {"relative_relations", relations_enter(e.traits)},
-                    {"length_limit", length_limit(e.traits, e.description)},
-                    {"options", e.options},
-                    {"parameters", e.description.parameters},
-                    {"table_bytes", e.description.table_bytes},
-                    {"work", e.work.empty() ? nlohmann::json() : nlohmann::json(e.work)},
-                    {"ns_per_token", e.work.empty() ? nlohmann::json() : nlohmann::json(e.ns_per_token)},
-                    {"prefill_us", e.prefill_us},
-                    {"prefill_ratio", e.prefill_ratio},
-                    {"decode_us", e.decode_us},
-                    {"decode_ratio", e.decode_ratio}});
-  return {
-      {"cpu", r.cpu},           {"instructions", r.instructions}, {"compiler", r.compiler},       {"heads", r.heads},
-      {"head_dim", r.head_dim}, {"prefill_keys", r.prefill_keys}, {"decode_keys", r.decode_keys}, {"rounds", r.rounds},
-      {"encoders", rows}};
+void write_json(std::ostream& out, const swap_results& swapped, const measure_results& measured, double seconds) {
+  // Text may hold any byte; what is not UTF-8 is replaced.
+  out << nlohmann::json{{"swapped", to_json(swapped)}, {"measured", to_json(measured)}, {"seconds", seconds}}.dump(
+             2, ' ', false, nlohmann::json::error_handler_t::replace)
+      << '\n';
 }
 
 }  // namespace compare

@@ -7,8 +7,6 @@
 
 #include <posenc/core/traits.hpp>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include <array>
 #include <iosfwd>
 #include <optional>
@@ -76,8 +74,8 @@ struct measure_results {
 
 void print(std::ostream& out, const swap_results& results);
 void print(std::ostream& out, const measure_results& results);
-[[nodiscard]] nlohmann::json to_json(const swap_results& results);
-[[nodiscard]] nlohmann::json to_json(const measure_results& results);
+/// Every number of both tables, one object.
+void write_json(std::ostream& out, const swap_results& swapped, const measure_results& measured, double seconds);
 
 // The second table's words, from what encoders say of themselves.
 [[nodiscard]] std::string relations_enter(const posenc::encoder_traits& traits);

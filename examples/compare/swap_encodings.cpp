@@ -18,7 +18,9 @@ namespace pe = posenc_examples;
 constexpr std::int64_t sample_characters = 240;
 
 std::string checked_text(const std::string& path) {
-  std::string text = pe::read_file(path);
+  if (!std::filesystem::is_regular_file(path))
+    throw std::runtime_error(path + ": is no file; --text FILE names the text to read");
+  const std::string text = pe::read_file(path);
   const auto held_out = static_cast<std::int64_t>(pe::last_tenth(text).size());
   const std::int64_t needed = pe::held_out_windows * lengths.front();
   if (held_out < needed)
@@ -30,11 +32,11 @@ std::string checked_text(const std::string& path) {
 }  // namespace
 
 swap_results swap_encodings(const std::string& model_folder, const std::string& text_path, pe::progress& progress) {
-  progress.stage("Reading the text with a trained model");
   const std::string text = checked_text(text_path);
   const std::string_view held_out = pe::last_tenth(text);
   using model_type = pe::char_model<float>;
   const model_type model{pe::safetensors(model_folder + "/model.safetensors")};
+  progress.stage("Reading the text with a trained model");
 
   swap_results results;
   results.text_path = text_path;

@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <span>
@@ -22,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "the model files are l
 /// @throws std::runtime_error with one line that names the file.
 [[nodiscard]] inline std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw std::runtime_error(path + ": cannot be opened");
+  if (!in || std::filesystem::is_directory(path)) throw std::runtime_error(path + ": cannot be opened");
   std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   if (in.bad()) throw std::runtime_error(path + ": cannot be read");
   return bytes;

@@ -1,7 +1,8 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// What a program is doing, on the error stream: one line that is written over in a terminal; elsewhere a line per stage.
+/// What a program is doing, on the error stream: in a terminal one line that is written over, elsewhere one line per
+/// stage.
 
 #include <iostream>
 #include <string>

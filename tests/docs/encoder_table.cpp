@@ -33,13 +33,13 @@ void print_row(std::ostream& out, const Encoder& encoder, std::string_view heade
   const posenc::encoder_description d = encoder.describe();
   out << "| [" << t.name << "](docs/encoders/" << t.name << ".md) | " << to_string(t.site) << " | "
       << to_string(t.relation) << " | " << to_string(t.origin) << " | " << d.parameters << " | "
-      << (d.position_limit ? "position " + std::to_string(*d.position_limit - 1) : "none") << " | "
-      << to_string(d.shift) << " | " << users << " | `" << header << "` |\n";
+      << (d.position_limit ? std::to_string(*d.position_limit - 1) : "no limit") << " | " << to_string(d.shift) << " | "
+      << users << " | `" << header << "` |\n";
 }
 
 void print_table(std::ostream& out) {
   using namespace posenc;
-  out << "| encoder | where position enters | relation | values | parameters | last position | cached keys after a "
+  out << "| encoder | where position enters | relation | values | parameters | longest position | cached keys after a "
          "shift "
          "| who uses it | header |\n|---|---|---|---|---|---|---|---|---|\n";
   print_row(out, sinusoidal<float>({.dim = width}), "encoders/sinusoidal.hpp",

@@ -1,6 +1,6 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #include "laws/random_case.hpp"
-#include "reference/dense.hpp"
+#include "reference/dense_attention.hpp"
 #include "support/catch.hpp"
 
 #include <posenc/attention/bias.hpp>
@@ -112,7 +112,7 @@ TEMPLATE_TEST_CASE("relative_bucket: a bias of distances alone, the table's valu
     for (std::int64_t j = 0; j < 600; ++j)
       broken +=
           line[static_cast<std::size_t>(j)] !=
-          table[static_cast<std::size_t>(oracle::t5_bucket(j - 300, buckets, max_distance, bidirectional) * heads + h)];
+          table[static_cast<std::size_t>(dense::t5_bucket(j - 300, bidirectional, buckets, max_distance) * heads + h)];
     CHECK(broken == 0);
   }
 }

@@ -41,11 +41,20 @@ std::vector<double> weights(const Encoder& e, std::vector<double> q, std::vector
   const posenc::shape sk{.tokens = nk, .heads = heads, .dim = dim};
   std::vector<double> out(q.size());
   std::vector<double> w(static_cast<std::size_t>(nq * heads * nk));
-  posenc::attention_reference(view{q.data(), sq}, view{k.data(), sk}, view{k.data(), sk}, view{out.data(), sq}, e,
-                              {.query_positions = query_at,
-                               .key_positions = key_at,
-                               .keys = rotate_keys ? posenc::key_state::unrotated : posenc::key_state::rotated,
-                               .weights = {w.data(), {.tokens = nq, .heads = heads, .dim = nk}}});
+  const auto run = [&](const auto& policy) {
+    posenc::attention_reference(view{q.data(), sq}, view{k.data(), sk}, view{k.data(), sk}, view{out.data(), sq},
+                                policy,
+                                {.query_positions = query_at,
+                                 .key_positions = key_at,
+                                 .keys = rotate_keys ? posenc::key_state::unrotated : posenc::key_state::rotated,
+                                 .weights = {w.data(), {.tokens = nq, .heads = heads, .dim = nk}}});
+  };
+  // An encoding of the input is in q and k by now, and the layer itself has none.
+  if constexpr (Encoder::traits.site == posenc::site::input) {
+    run(posenc::nope{});
+  } else {
+    run(e);
+  }
   return w;
 }
 

@@ -70,7 +70,7 @@ llama<double> with_queries_shifted(std::int64_t by) {
   }
   return llama<double>(std::move(w));
 }
-/// The model with query head h reading key head h mod 4: the heads 0, 4, 1, 5, ... stand where their key heads are read.
+/// The model with query head h reading key head h mod 4: the heads 0, 4, 1, 5, ... stand where those are read.
 llama<double> with_tiled_key_heads() {
   llama2c_checkpoint<double> w = model<double>().weights();
   for (auto& layer : w.layers) {

@@ -1,8 +1,8 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// Angles without error: the number of turns of frequency * position as a whole number of 2^-192 turns, from a frequency
-/// that is a double or 128 bits wide and from 320 bits of 1 / (2 pi).
+/// Angles without error: the turns of frequency * position in units of 2^-128, from a frequency that is a double or 128
+/// bits wide and from 320 bits of 1 / (2 pi).
 
 #include "reference/constants.hpp"
 #include "reference/natural.hpp"
@@ -16,8 +16,8 @@ namespace reference {
   return {v.negative, natural::from_words({v.high, v.low}), v.exponent};
 }
 
-/// The phase of `frequency * position` (radians) in units of 2^-64 turns: 64 bits of the whole, rounded down, and 64 more
-/// bits below them.
+/// The phase of `frequency * position` (radians) modulo one turn: `units` of 2^-64 turns, rounded down, and the 64 bits
+/// below them.
 struct exact_phase {
   std::uint64_t units;
   std::uint64_t below;

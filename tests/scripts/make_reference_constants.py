@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
-"""make_reference_constants.py > tests/reference/constants.hpp
+"""make_reference_constants.py > tests/reference/constants.hpp, and then clang-format.
 
 Constants and function values to 128 bits and more, in decimal arithmetic of 140 digits.
 """

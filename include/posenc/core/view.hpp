@@ -64,7 +64,7 @@ class view {
   /// A view of const elements from a view of mutable ones.
   constexpr operator view<const T>() const noexcept  // NOLINT: the conversion loses nothing
       requires(!std::is_const_v<T>) {
-    return empty() && !data_ ? view<const T>() : view<const T>(data_, shape_, strides_);
+    return view<const T>(data_, shape_, strides_);
   }
 
   [[nodiscard]] constexpr T* data() const noexcept { return data_; }

@@ -154,8 +154,9 @@ class rope_table {
   }
 
   [[nodiscard]] rope_table_view<T> view_of_rows() const {
+    const T* row = values_.data();  // null where there are no rows
     return {layout_, head_dim_, rotary_dim_, offset_,
-            rope_rows<T>{values_.data(), values_.data() + pairs(), rotary_dim_, first_, rows_}};
+            rope_rows<T>{row, row ? row + pairs() : nullptr, rotary_dim_, first_, rows_}};
   }
   /// The rows of the positions first .. first + count - 1 alone.
   [[nodiscard]] rope_table_view<T> slice(std::int64_t first, std::int64_t count) const {

@@ -1,5 +1,5 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
-#include "reference/dense.hpp"
+#include "reference/dense_attention.hpp"
 #include "support/catch.hpp"
 #include "unit/encoders/refusal.hpp"
 
@@ -19,6 +19,23 @@ using posenc_test::refusal;
 using posenc_test::values;
 
 namespace {
+
+/// Plain attention of two heads over packed arrays.
+template <class Logit>
+std::vector<double> attended(const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v,
+                             std::int64_t tokens, std::int64_t dim, const Logit& logit) {
+  const auto tensor = [&](const std::vector<double>& x) {
+    dense::tensor t(1, tokens, 2, dim);
+    t.data = x;
+    return t;
+  };
+  return dense::attention({.q = tensor(q),
+                           .k = tensor(k),
+                           .v = tensor(v),
+                           .scale = 1 / std::sqrt(static_cast<double>(dim)),
+                           .logit = logit})
+      .out.data;
+}
 
 std::vector<double> slopes(const alibi_options& o) { return posenc::alibi<double>{o}.slopes(); }
 
@@ -43,8 +60,8 @@ TEST_CASE("alibi: slopes of every head count", "[alibi]") {
     bool rounded = true;
     for (std::int64_t h = 0; h < heads; ++h) {
       const auto i = static_cast<std::size_t>(h);
-      worst = std::max(worst, std::abs(exact[i] / oracle::alibi_slope(h, heads) - 1));
-      wide_worst = std::max(wide_worst, std::abs(wide[i] / oracle::alibi_slope(h, heads, 16) - 1));
+      worst = std::max(worst, std::abs(exact[i] / dense::alibi_slope(h, heads) - 1));
+      wide_worst = std::max(wide_worst, std::abs(wide[i] / std::pow(dense::alibi_slope(h, heads), 2) - 1));
       rounded = rounded && single[i] == static_cast<float>(exact[i]);
     }
     CAPTURE(heads);
@@ -67,7 +84,8 @@ TEST_CASE("alibi: slopes known by hand", "[alibi]") {
   // 2^(-4/3), 2^(-8/3), 2^-4, 2^(-16/3), 2^(-20/3), 2^-8.
   const auto geometric = slopes({.heads = 6, .rule = posenc::slope_rule::geometric});
   for (std::size_t h = 0; h < 6; ++h)
-    CHECK(geometric[h] == Approx(1 / std::pow(std::cbrt(2.0), 4 * static_cast<double>(h + 1))).epsilon(4e-15));
+    CHECK(geometric[h] ==
+          Approx(static_cast<double>(std::exp2(-8.0L * static_cast<long double>(h + 1) / 6))).epsilon(3e-16));
   CHECK(slopes({.heads = 4, .bias_max = 16}) == powers({4, 8, 12, 16}));
 }
 
@@ -115,7 +133,7 @@ TEST_CASE("alibi: the bias in its three forms", "[alibi]") {
       for (std::int64_t i = 0; i < 2; ++i)
         for (std::size_t j = 0; j < at.size(); ++j) {
           const double d = static_cast<double>(at[j] - 3 - i);
-          const double m = oracle::alibi_slope(h, 6);
+          const double m = dense::alibi_slope(h, 6);
           const double want = form == alibi_form::symmetric ? -m * std::abs(d)
                               : form == alibi_form::causal  ? m * d
                                                             : m * static_cast<double>(at[j]);
@@ -196,13 +214,9 @@ TEST_CASE("alibi: the derivative of attention by a slope", "[alibi]") {
   posenc::attention_reference(posenc::view{dq.data(), s}, posenc::view{dk.data(), s}, posenc::view{dv.data(), s},
                               posenc::view{out.data(), s}, e);
   const auto by_oracle = [&](double m0, double m1) {
-    return oracle::attention<double>(
-               {.queries = tokens, .keys = tokens, .heads = 2, .kv_heads = 2, .dim = 3, .value_dim = 3}, q, k, v,
-               1 / std::sqrt(3.0),
-               [&](const oracle::entry& at, double x) {
-                 return x - (at.head == 0 ? m0 : m1) * static_cast<double>(std::abs(at.key - at.query));
-               })
-        .out;
+    return attended(q, k, v, tokens, 3, [&](auto, std::int64_t h, std::int64_t i, std::int64_t j, double x) {
+      return x - (h == 0 ? m0 : m1) * static_cast<double>(std::abs(j - i));
+    });
   };
   constexpr double step = 1e-5;
   const auto value = by_oracle(m[0], m[1]);

@@ -1,5 +1,5 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
-#include "reference/dense.hpp"
+#include "reference/dense_attention.hpp"
 #include "support/catch.hpp"
 #include "unit/encoders/refusal.hpp"
 
@@ -7,6 +7,7 @@
 #include <posenc/attention/reference.hpp>
 #include <posenc/encoders/relative_bucket.hpp>
 
+#include <Eigen/Core>
 #include <unsupported/Eigen/AutoDiff>
 
 #include <limits>
@@ -18,6 +19,23 @@ using posenc_test::refusal;
 using posenc_test::values;
 
 namespace {
+
+/// Plain attention of two heads over packed arrays.
+template <class Logit>
+std::vector<double> attended(const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v,
+                             std::int64_t tokens, std::int64_t dim, const Logit& logit) {
+  const auto tensor = [&](const std::vector<double>& x) {
+    dense::tensor t(1, tokens, 2, dim);
+    t.data = x;
+    return t;
+  };
+  return dense::attention({.q = tensor(q),
+                           .k = tensor(k),
+                           .v = tensor(v),
+                           .scale = 1 / std::sqrt(static_cast<double>(dim)),
+                           .logit = logit})
+      .out.data;
+}
 
 posenc::relative_bucket<double> counting(std::int64_t buckets, std::int64_t max_distance, bool bidirectional) {
   std::vector<double> table;
@@ -68,14 +86,14 @@ TEST_CASE("relative_bucket: any number of buckets and any distance", "[relative_
         const auto e = counting(buckets, max_distance, bidirectional);
         bool same = true;
         for (std::int64_t r = -1000; r <= 1000; ++r)
-          same = same && e.bucket(r) == oracle::t5_bucket(r, buckets, max_distance, bidirectional);
+          same = same && e.bucket(r) == dense::t5_bucket(r, bidirectional, buckets, max_distance);
         CAPTURE(buckets, max_distance, bidirectional);
         CHECK(same);
       }
   // Odd counts where all buckets are on one side; the least that works.
   for (const std::int64_t buckets : {2, 3, 5, 31}) {
     const auto e = counting(buckets, 20, false);
-    for (std::int64_t r = -40; r <= 2; ++r) REQUIRE(e.bucket(r) == oracle::t5_bucket(r, buckets, 20, false));
+    for (std::int64_t r = -40; r <= 2; ++r) REQUIRE(e.bucket(r) == dense::t5_bucket(r, false, buckets, 20));
   }
 }
 
@@ -98,7 +116,7 @@ TEST_CASE("relative_bucket: both layouts of the table, a scale, ids and lanes", 
   for (std::size_t h = 0; h < heads; ++h)
     for (std::size_t i = 0; i < 2; ++i)
       for (std::size_t j = 0; j < 7; ++j) {
-        const auto bucket = oracle::t5_bucket(at[j] - 4 - static_cast<std::int64_t>(i), 32, 128, true);
+        const auto bucket = dense::t5_bucket(at[j] - 4 - static_cast<std::int64_t>(i), true, 32, 128);
         same = same && bias_a[(h * 2 + i) * 7 + j] == 8 * by_bucket[static_cast<std::size_t>(bucket) * heads + h];
       }
   CHECK(same);
@@ -107,7 +125,7 @@ TEST_CASE("relative_bucket: both layouts of the table, a scale, ids and lanes", 
   same = true;
   for (std::int64_t j = 0; j < 400; ++j)
     same = same && row[static_cast<std::size_t>(j)] ==
-                       8 * by_bucket[static_cast<std::size_t>(oracle::t5_bucket(j - 200, 32, 128, true) * heads + 2)];
+                       8 * by_bucket[static_cast<std::size_t>(dense::t5_bucket(j - 200, true, 32, 128) * heads + 2)];
   CHECK(same);
   CHECK(a.lines().line(2)[-200 + 72] == row[72]);
 }
@@ -169,13 +187,9 @@ TEST_CASE("relative_bucket: the derivative of attention by the table", "[relativ
   posenc::attention_reference(posenc::view{dq.data(), s}, posenc::view{dk.data(), s}, posenc::view{dv.data(), s},
                               posenc::view{out.data(), s}, e);
   const auto by_oracle = [&](const std::vector<double>& t) {
-    return oracle::attention<double>(
-               {.queries = tokens, .keys = tokens, .heads = 2, .kv_heads = 2, .dim = 2, .value_dim = 2}, q, k, v,
-               1 / std::sqrt(2.0),
-               [&](const oracle::entry& at, double x) {
-                 return x + t[oracle::at(oracle::t5_bucket(at.key - at.query, 4, 2, true) * 2 + at.head)];
-               })
-        .out;
+    return attended(q, k, v, tokens, 2, [&](auto, std::int64_t h, std::int64_t i, std::int64_t j, double x) {
+      return x + t[static_cast<std::size_t>(dense::t5_bucket(j - i, true, 4, 2) * 2 + h)];
+    });
   };
   constexpr double step = 1e-5;
   const auto value = by_oracle(numbers);

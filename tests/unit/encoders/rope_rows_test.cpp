@@ -1,5 +1,5 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
-#include "reference/dense.hpp"
+#include "reference/rotation.hpp"
 #include "support/catch.hpp"
 #include "unit/encoders/refusal.hpp"
 
@@ -10,6 +10,7 @@
 namespace detail = posenc::detail;
 using posenc::kernels::row_form;
 using posenc_test::values;
+using arch = posenc::simd::default_arch;
 
 namespace {
 std::vector<posenc::math::turns> steps_of(std::int64_t rotary_dim) {
@@ -26,8 +27,8 @@ TEST_CASE("rope rows: separate and neighbouring forms hold the same numbers", "[
   float s[10];
   float cc[20];
   float ss[20];
-  detail::rope_row<row_form::separate>(frame, 0, 10, std::int64_t{77}, 1.5, -1.0, c, s);
-  detail::rope_row<row_form::neighbours>(frame, 0, 10, std::int64_t{77}, 1.5, -1.0, cc, ss);
+  detail::rope_row<arch, row_form::separate>(frame, 0, 10, std::int64_t{77}, 1.5, -1.0, c, s);
+  detail::rope_row<arch, row_form::neighbours>(frame, 0, 10, std::int64_t{77}, 1.5, -1.0, cc, ss);
   for (int i = 0; i < 10; ++i) {
     const auto t = oracle::turn_by(77, oracle::frequency(10000, i, 10));
     CHECK(c[i] == static_cast<float>(1.5 * t.cos));
@@ -38,7 +39,7 @@ TEST_CASE("rope rows: separate and neighbouring forms hold the same numbers", "[
   // A part of the row is that part of the whole.
   float part_c[3];
   float part_s[3];
-  detail::rope_row<row_form::separate>(frame, 4, 3, std::int64_t{77}, 1.5, -1.0, part_c, part_s);
+  detail::rope_row<arch, row_form::separate>(frame, 4, 3, std::int64_t{77}, 1.5, -1.0, part_c, part_s);
   CHECK(std::equal(part_c, part_c + 3, c + 4));
   CHECK(std::equal(part_s, part_s + 3, s + 4));
 }
@@ -78,10 +79,10 @@ TEST_CASE("rope rows: one token at an integer, a real and a constant position", 
     oracle::rope(expected.data(), {.rotary_dim = 6, .interleaved = layout == posenc::interleaved, .magnitude = 2}, 13);
     auto whole = x;
     auto real = x;
-    detail::rotate_token(frame, detail::row_span<const double>{whole.data(), 0, 1},
-                         detail::row_span<double>{whole.data(), 0, 1}, 1, std::int64_t{13}, 2, 1);
-    detail::rotate_token(frame, detail::row_span<const double>{real.data(), 0, 1},
-                         detail::row_span<double>{real.data(), 0, 1}, 1, 13.0, 2, 1);
+    detail::rotate_token<arch>(frame, detail::row_span<const double>{whole.data(), 0, 1},
+                               detail::row_span<double>{whole.data(), 0, 1}, 1, std::int64_t{13}, 2, 1);
+    detail::rotate_token<arch>(frame, detail::row_span<const double>{real.data(), 0, 1},
+                               detail::row_span<double>{real.data(), 0, 1}, 1, 13.0, 2, 1);
     CHECK(posenc_test::largest_difference(whole, expected) < 2e-15);
     CHECK(posenc_test::largest_difference(real, expected) < 2e-15);
   }

@@ -1,5 +1,5 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
-#include "reference/dense.hpp"
+#include "reference/rotation.hpp"
 #include "support/catch.hpp"
 #include "unit/encoders/refusal.hpp"
 
