@@ -46,7 +46,8 @@ TEST_CASE("F44: buckets start at exact distances") {
   const std::vector<double> table(32);
   const posenc::relative_bucket<double> both({.heads = 1}, table);
   const posenc::relative_bucket<double> causal({.heads = 1, .bidirectional = false}, table);
-  const auto check = [](const auto& t5, std::int64_t sign, std::int64_t add, std::vector<std::array<std::int64_t, 2>> starts) {
+  const auto check = [](const auto& t5, std::int64_t sign, std::int64_t add,
+                        std::vector<std::array<std::int64_t, 2>> starts) {
     std::int64_t bucket = -1;
     for (std::int64_t n = sign > 0 ? 1 : 0; n <= 1000; ++n) {
       for (const auto& [start, value] : starts)
@@ -64,9 +65,22 @@ TEST_CASE("F44: buckets start at exact distances") {
   check(both, 1, 16, starts);
   starts.clear();
   for (std::int64_t n = 0; n < 16; ++n) starts.push_back({n, n});
-  for (const auto& s : std::vector<std::array<std::int64_t, 2>>{{16, 16}, {19, 17}, {21, 18}, {24, 19}, {27, 20}, {31, 21},
-                                                               {35, 22}, {40, 23}, {46, 24}, {52, 25}, {59, 26}, {67, 27},
-                                                               {77, 28}, {87, 29}, {99, 30}, {113, 31}})
+  for (const auto& s : std::vector<std::array<std::int64_t, 2>>{{16, 16},
+                                                                {19, 17},
+                                                                {21, 18},
+                                                                {24, 19},
+                                                                {27, 20},
+                                                                {31, 21},
+                                                                {35, 22},
+                                                                {40, 23},
+                                                                {46, 24},
+                                                                {52, 25},
+                                                                {59, 26},
+                                                                {67, 27},
+                                                                {77, 28},
+                                                                {87, 29},
+                                                                {99, 30},
+                                                                {113, 31}})
     starts.push_back(s);
   check(causal, -1, 0, starts);
   for (std::int64_t n = 1; n < 200; ++n) CHECK(causal.bucket(n) == 0);
@@ -152,7 +166,8 @@ TEST_CASE("F50: the bias at the query's own position is exactly 0") {
 TEST_CASE("F51: the bias is a penalty that grows with distance") {
   const std::vector<double> right{-1.5, -1, -0.5, 0};
   CHECK(bias_of(one_head(0.5), 1, 0, positions::from(3), 1, positions::from(0), 4) == right);
-  CHECK(bias_of(one_head(0.5, posenc::alibi_form::causal), 1, 0, positions::from(3), 1, positions::from(0), 4) == right);
+  CHECK(bias_of(one_head(0.5, posenc::alibi_form::causal), 1, 0, positions::from(3), 1, positions::from(0), 4) ==
+        right);
 }
 
 TEST_CASE("F52: the bias of a pair depends on its positions alone, whatever the sizes of the call") {
@@ -161,8 +176,7 @@ TEST_CASE("F52: the bias of a pair depends on its positions alone, whatever the 
     for (std::int64_t keys = 1; keys <= 6; ++keys)
       for (std::int64_t past = 0; past <= 6; ++past)
         for (std::int64_t h = 0; h < 3; ++h) {
-          const std::vector<double> b =
-              bias_of(alibi, 3, h, positions::from(past), queries, positions::from(0), keys);
+          const std::vector<double> b = bias_of(alibi, 3, h, positions::from(past), queries, positions::from(0), keys);
           for (std::int64_t i = 0; i < queries; ++i)
             for (std::int64_t j = 0; j < keys; ++j)
               REQUIRE(b[static_cast<std::size_t>(i * keys + j)] ==
@@ -209,7 +223,8 @@ TEST_CASE("F54: no bias of the size queries x keys is made") {
     const view<float> x(one.data(), {.batch = 1, .tokens = n, .heads = 32, .dim = 2},
                         {.batch = 0, .token = 0, .head = 0, .dim = 0});
     std::vector<float> rows(static_cast<std::size_t>(n) * 64);
-    return posenc::attention_workspace(x, x, x, view(rows.data(), x.extents()), posenc::compose(alibi, posenc::causal{}));
+    return posenc::attention_workspace(x, x, x, view(rows.data(), x.extents()),
+                                       posenc::compose(alibi, posenc::causal{}));
   };
   CHECK(bytes(8192) == bytes(1024));
   CHECK(bytes(8192) < 200 * 1024);
@@ -218,9 +233,9 @@ TEST_CASE("F54: no bias of the size queries x keys is made") {
 TEST_CASE("F55: bias and mask are separate, no mask never means no bias") {
   const posenc::alibi<double> alibi = one_head(0.5);
   const auto op = posenc::detail::make_logit_op<double>(posenc::compose(alibi).parts, {.query_position = 4},
-                                                       posenc::contiguous_keys{});
+                                                        posenc::contiguous_keys{});
   const auto masked = posenc::detail::make_logit_op<double>(posenc::compose(alibi, posenc::causal{}).parts,
-                                                           {.query_position = 4}, posenc::contiguous_keys{});
+                                                            {.query_position = 4}, posenc::contiguous_keys{});
   for (std::int64_t k = 0; k < 5; ++k) {
     CHECK(op(1.0, k) == 1 - 0.5 * static_cast<double>(4 - k));
     CHECK(masked(1.0, k) == op(1.0, k));

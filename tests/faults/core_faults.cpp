@@ -62,7 +62,8 @@ TEST_CASE("F69: in place is out of place for every width, and partly overlapping
     std::vector<float> place = x;
     std::vector<float> apart(x.size());
     r.rotate(view(place.data(), {.tokens = 1, .dim = dim}), positions::from(1));
-    r.rotate_to(view(x.data(), {.tokens = 1, .dim = dim}), view(apart.data(), {.tokens = 1, .dim = dim}), positions::from(1));
+    r.rotate_to(view(x.data(), {.tokens = 1, .dim = dim}), view(apart.data(), {.tokens = 1, .dim = dim}),
+                positions::from(1));
     CHECK(place == apart);
     CHECK(place.back() == x.back());
   }
@@ -76,8 +77,10 @@ TEST_CASE("F70: every view has strides of its own") {
     r.rotate(view(right.data(), {.tokens = 1, .heads = 3, .dim = 4}), positions::from(5));
     for (const std::int64_t step : {4, 6}) {
       std::vector<float> x(static_cast<std::size_t>(3 * step), -77);
-      for (std::size_t h = 0; h < 3; ++h) std::copy_n(packed.begin() + 4 * static_cast<long>(h), 4, x.begin() + static_cast<long>(h) * step);
-      r.rotate(view(x.data(), {.tokens = 1, .heads = 3, .dim = 4}, {.token = 3 * step, .head = step}), positions::from(5));
+      for (std::size_t h = 0; h < 3; ++h)
+        std::copy_n(packed.begin() + 4 * static_cast<long>(h), 4, x.begin() + static_cast<long>(h) * step);
+      r.rotate(view(x.data(), {.tokens = 1, .heads = 3, .dim = 4}, {.token = 3 * step, .head = step}),
+               positions::from(5));
       for (std::size_t i = 0; i < x.size(); ++i) {
         const std::size_t d = i % static_cast<std::size_t>(step);
         CHECK(x[i] == (d < 4 ? right[4 * (i / static_cast<std::size_t>(step)) + d] : -77));
@@ -100,7 +103,9 @@ TEST_CASE("F71: rows of exact size are not read past their end") {
       r.rotate(view(x.get(), {.tokens = 1, .dim = dim}), positions::from(1));
       r.rotate(view(h.get(), {.tokens = 1, .dim = dim}), positions::from(1));
       double norm = 0;
-      for (std::int64_t d = 0; d < dim; ++d) norm += static_cast<double>(x[static_cast<std::size_t>(d)]) * static_cast<double>(x[static_cast<std::size_t>(d)]);
+      for (std::int64_t d = 0; d < dim; ++d)
+        norm +=
+            static_cast<double>(x[static_cast<std::size_t>(d)]) * static_cast<double>(x[static_cast<std::size_t>(d)]);
       CHECK(norm == Approx(static_cast<double>(dim)).epsilon(1e-6));
       CHECK(std::isfinite(static_cast<float>(h[0])));
     }
@@ -175,8 +180,8 @@ TEST_CASE("F77: sizes of zero return at once, null pointers included") {
   std::vector<double> q(12, 1);
   std::vector<double> out(12, 9);
   const view<double> none(nullptr, {.tokens = 0, .heads = 1, .dim = 4});
-  posenc::attention_reference(view(q.data(), {.tokens = 3, .dim = 4}), none, none, view(out.data(), {.tokens = 3, .dim = 4}),
-                              posenc::compose());
+  posenc::attention_reference(view(q.data(), {.tokens = 3, .dim = 4}), none, none,
+                              view(out.data(), {.tokens = 3, .dim = 4}), posenc::compose());
   CHECK(out == std::vector<double>(12, 0));
 }
 
@@ -188,7 +193,8 @@ TEST_CASE("F78: the half kernel is the float kernel rounded once, bit for bit") 
       constexpr std::int64_t tokens = 500;
       constexpr std::int64_t heads = 20;
       const posenc::shape s{.tokens = tokens, .heads = heads, .dim = dim};
-      std::vector<Eigen::half> x = numbers<Eigen::half>(static_cast<std::size_t>(s.elements()), static_cast<unsigned>(dim));
+      std::vector<Eigen::half> x =
+          numbers<Eigen::half>(static_cast<std::size_t>(s.elements()), static_cast<unsigned>(dim));
       std::vector<float> wide(x.size());
       for (std::size_t i = 0; i < x.size(); ++i) wide[i] = posenc::widen(x[i]);
       r.rotate(view(x.data(), s), positions::from(1000));

@@ -29,7 +29,9 @@ void check_close(const std::vector<double>& found, const std::vector<double>& ri
 }
 
 template <class Positions, class Encoder>
-concept embeds_at = requires(const Encoder& e, view<float> x, const Positions& at) { e.embed(x, at); };
+concept embeds_at = requires(const Encoder& e, view<float> x, const Positions& at) {
+  e.embed(x, at);
+};
 
 }  // namespace
 
@@ -55,7 +57,8 @@ TEST_CASE("F36: the four tables have names, and a width of 2 holds no NaN") {
   check_close(row({.dim = 4, .start = 1}, 0), row({.dim = 4}, 1), 0);
   for (const auto layout : {interleaved_sin_cos, interleaved_cos_sin, concat_sin_cos, concat_cos_sin})
     for (const std::int64_t dim : {2, 3})
-      for (const double x : row({.dim = dim, .layout = layout, .denominator = half_minus_1}, 5)) CHECK(std::isfinite(x));
+      for (const double x : row({.dim = dim, .layout = layout, .denominator = half_minus_1}, 5))
+        CHECK(std::isfinite(x));
 }
 
 TEST_CASE("F37: activations are not taken for positions") {

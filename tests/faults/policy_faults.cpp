@@ -50,7 +50,8 @@ result weights_of(const std::vector<float>& scores, const policy& p, std::int64_
   const std::vector<float> q(static_cast<std::size_t>(queries), 1.0f);
   std::vector<float> v(static_cast<std::size_t>(n * n), 0.0f);
   for (std::size_t i = 0; i < scores.size(); ++i) v[i * scores.size() + i] = 1;
-  result r{std::vector<float>(static_cast<std::size_t>(queries * n), 9), std::vector<float>(static_cast<std::size_t>(queries), 9)};
+  result r{std::vector<float>(static_cast<std::size_t>(queries * n), 9),
+           std::vector<float>(static_cast<std::size_t>(queries), 9)};
   options.scale = 1.0;
   options.lse = view(r.lse.data(), {.tokens = queries, .dim = 1});
   posenc::attention(view(q.data(), {.tokens = queries, .dim = 1}), view(scores.data(), {.tokens = n, .dim = 1}),
@@ -102,13 +103,15 @@ TEST_CASE("F61: two lowest finite masks do not make infinity, masks are joined b
   const posenc::mask_shape s{.queries = 1, .keys = 3};
   const posenc::contiguous_keys where{};
   const auto op = posenc::detail::make_logit_op<float>(
-      std::make_tuple(posenc::additive_mask(first.data(), s), posenc::additive_mask(second.data(), s)), posenc::row{}, where);
+      std::make_tuple(posenc::additive_mask(first.data(), s), posenc::additive_mask(second.data(), s)), posenc::row{},
+      where);
   CHECK(op(0.0f, 0) == -65520.0f);
   const auto truth = posenc::detail::make_lane_mask<float>(
-      std::make_tuple(posenc::additive_mask(first.data(), s), posenc::additive_mask(second.data(), s)), posenc::row{}, where);
+      std::make_tuple(posenc::additive_mask(first.data(), s), posenc::additive_mask(second.data(), s)), posenc::row{},
+      where);
   CHECK(truth(0));
   const auto wide = posenc::detail::make_logit_op<float>(std::make_tuple(posenc::additive_mask(lowest.data(), s)),
-                                                        posenc::row{}, where);
+                                                         posenc::row{}, where);
   CHECK(std::isfinite(wide(0.0f, 0)));
   // Hidden by both masks or by one of them is hidden.
   posenc::interval_list both;

@@ -3,8 +3,8 @@
 """compile_time.py [--compiler CXX] [--flags="..."] [--gate]: what a policy costs to compile.
 
 Compiles attention with one policy and with four that differ in their bias, and a run-time policy with the masks of all
-four. Prints seconds of processor time: the headers alone, the first policy, each further one. They are a report, nothing
-is timed against a bound.
+four. Prints seconds of processor time: the headers alone, the first policy, each further one. They are a report,
+nothing is timed against a bound.
 With --gate (clang only) it counts instead: -ftime-trace lists every instantiation, and a further policy may add at most
 GATE of them: it adds 1115 today, and a hook that multiplies would add thousands.
 """
@@ -22,7 +22,8 @@ HEAD = """#include <posenc/attention/attention.hpp>
 #include <posenc/encoders/alibi.hpp>
 #include <posenc/encoders/relative_bucket.hpp>
 using view = posenc::view<float>;
-#define CALL(name, ...) void name(view q, view k, view v, view o, const __VA_ARGS__& p) { posenc::attention(q, k, v, o, p); }
+#define CALL(name, ...) \\
+  void name(view q, view k, view v, view o, const __VA_ARGS__& p) { posenc::attention(q, k, v, o, p); }
 """
 POLICIES = [
     "CALL(f1, posenc::policy<posenc::causal>)",

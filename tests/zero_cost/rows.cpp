@@ -14,7 +14,8 @@ using arch = posenc::simd::default_arch;
 using batch = posenc::simd::batch<float, arch>;
 
 template <class Policy>
-POSENC_ALWAYS_INLINE float first_pass(const Policy& policy, float* scores, std::int64_t n, std::int64_t first_key, const posenc::row& r) {
+POSENC_ALWAYS_INLINE float first_pass(const Policy& policy, float* scores, std::int64_t n, std::int64_t first_key,
+                                      const posenc::row& r) {
   const auto op = posenc::detail::make_logit_op<batch>(policy.parts, r, posenc::contiguous_keys{r.query_position});
   return posenc::detail::transform_scores<arch>(scores, n, first_key, op, posenc::detail::no_lane_mask{});
 }

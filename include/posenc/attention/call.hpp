@@ -49,7 +49,11 @@ call checked_call(const char* function, const view<Q>& q, const view<K>& k, cons
   require(out.batch() == q.batch() && out.tokens() == q.tokens() && out.heads() == q.heads(), function, "out",
           "must have the batch, tokens and heads of q", out.heads());
   require(out.dim() == v.dim() || k.tokens() == 0, function, "out dim", "must equal that of v", out.dim());
-  require(!out.repeats(), function, "out", "must not repeat elements through a stride of 0", "a stride of 0");
+  check_apart(q, out, function);
+  if (k.tokens() != 0 && !out.empty()) {
+    check_outside(k, out, function, "k");
+    check_outside(v, out, function, "v");
+  }
   query_at.check(function, "query_positions", q.batch(), q.tokens());
   key_at.check(function, "key_positions", k.batch(), k.tokens());
   return {.batch = q.batch(),
@@ -68,7 +72,6 @@ template <class Policy>
 void check_policy(const char* function, const Policy& p, const call& c) {
   const auto check_part = [&]<class P>(const P& part) {
     if constexpr (requires { part.check(c); }) part.check(c);
-    if constexpr (requires { part.check_dim(c.dim); }) part.check_dim(c.dim);
     if constexpr (requires {
                     { part.heads() } -> std::convertible_to<std::int64_t>;
                   })

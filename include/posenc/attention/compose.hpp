@@ -9,6 +9,7 @@
 
 #include <posenc/core/error.hpp>
 #include <posenc/core/policy.hpp>
+#include <posenc/core/view.hpp>
 
 #include <tuple>
 #include <type_traits>
@@ -54,6 +55,17 @@ policy<Parts...> from_tuple(std::tuple<Parts...>&& parts) {
 template <class... Parts>
 [[nodiscard]] auto compose(Parts&&... parts) {
   return detail::from_tuple(std::tuple_cat(detail::as_tuple(std::forward<Parts>(parts))...));
+}
+
+/// The input side of a policy: every part with an `embed` hook adds to x, in pack order. Attention itself leaves these
+/// parts alone, so one pack can describe a model that embeds absolute positions and biases relative ones.
+template <class Part, class U>
+void embed(const Part& part, view<U> x, const positions& at = {}) {
+  if constexpr (detail::is_policy<Part>::value) {
+    std::apply([&](const auto&... each) { (embed(each, x, at), ...); }, part.parts);
+  } else if constexpr (requires { part.embed(x, at); }) {
+    part.embed(x, at);
+  }
 }
 
 namespace detail {

@@ -111,6 +111,7 @@ class fused_block {
 
   void run_tile(std::int64_t b, std::int64_t kv_head, interval tile) {
     tile_ = tile;
+    if (group_range(0, rows_).empty()) return;  // between the intervals of a union
     bool finite = true;
     if (layout_.packed) {
       finite = pack_tile(b, kv_head);

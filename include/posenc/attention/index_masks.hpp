@@ -66,6 +66,12 @@ struct documents {
     detail::require(std::is_sorted(cu_q.begin(), cu_q.end()) && std::is_sorted(cu_k.begin(), cu_k.end()), "documents",
                     "cumulative lengths", "must not fall", "a smaller value after a larger one");
   }
+  void check(const call& c) const {
+    detail::require(query_starts.front() >= 0 && query_starts.back() <= c.queries, "documents", "query_starts",
+                    "must lie in 0..queries of the call", query_starts.back());
+    detail::require(key_starts.front() >= 0 && key_starts.back() <= c.keys, "documents", "key_starts",
+                    "must lie in 0..keys of the call", key_starts.back());
+  }
   [[nodiscard]] interval allow_index(const row& r) const noexcept {
     const auto after = std::upper_bound(query_starts.begin(), query_starts.end(), r.query_index);
     if (after == query_starts.begin() || after == query_starts.end()) return {0, 0};

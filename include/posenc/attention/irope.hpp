@@ -55,8 +55,15 @@ class irope {
     if (schedule_.uses_rope(layer)) rope().rotate(x, at);
   }
 
+  /// Moves cached keys of a layer by `delta` positions: turned on a RoPE layer, left alone on a NoPE layer.
+  template <class U>
+  void shift(std::int64_t layer, view<U> keys, std::int64_t delta) const {
+    if (schedule_.uses_rope(layer)) rope().shift(keys, delta);
+  }
+
   [[nodiscard]] const rope_schedule& schedule() const noexcept { return schedule_; }
   [[nodiscard]] const posenc::rope<T>& rope() const noexcept { return std::get<0>(local_.parts); }
+  /// Of the RoPE layers; NoPE layers have nothing to describe.
   [[nodiscard]] encoder_description describe() const { return rope().describe(); }
 
  private:

@@ -71,7 +71,8 @@ struct query_temperature {
 
   /// Exactly 1 below the first step; positions before 0 count as that. Error: 1 ulp of double.
   [[nodiscard]] double query_scale(std::int64_t, const position& at, std::int64_t) const noexcept {
-    const double steps = std::floor(static_cast<double>(at.value() + position_offset) / floor_scale);
+    const double steps =
+        std::floor((static_cast<double>(at.value()) + static_cast<double>(position_offset)) / floor_scale);
     return steps > 0 ? 1 + scale * std::log(1 + steps) : 1.0;
   }
   void check(const call&) const {

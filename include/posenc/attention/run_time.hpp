@@ -99,7 +99,8 @@ struct run_time_policy {
     (void)posenc::softcap(softcap);  // refuses a negative cap here, not in a kernel
     if (masks.cache) masks.cache->check(c);
     if (masks.padding) masks.padding->check(c);
-    if (rotation) rotation->check_dim(c.dim);
+    if (masks.documents) masks.documents->check(c);
+    if (rotation) rotation->check(c);
     if (temperature) temperature->check(c);
     detail::require(!(masks.causal && masks.prefix), "run_time_policy", "masks",
                     "must not hold causal beside prefix, which holds the causal rule itself", "both");

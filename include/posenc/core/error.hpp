@@ -2,7 +2,7 @@
 #pragma once
 /// @file
 /// What happens to bad input: one exception at the edge, before anything is written, whose text names the function,
-/// the argument, the rule and the value: `posenc::rope: head_dim must be even and at least 2, got 9`.
+/// the argument, the rule and the value: `posenc::rope: rotary_dim must be even and at least 2, got 9`.
 /// Built with -fno-exceptions, the same text goes to `error_handler()` and the program stops.
 
 #include <posenc/config.hpp>

@@ -12,7 +12,9 @@
 ///   visible keys     allow_positions(row), allow_index(row) -> interval or interval_pair;
 ///                    allow_lanes<B>(row, keys) -> op, op(int64 k) -> lanes<B>::mask
 ///   softmax start    sink(head)
-///   once per call    workspace_bytes(call), bind(std::byte*, call) -> the closure that the hooks are taken from
+///   once per call    check(call): refuses a call that the part does not fit; heads(): must equal those of q;
+///                    workspace_bytes(call), bind(std::byte*, call) -> the closure that the hooks are taken from
+///   A query scale that uses visible_keys says so: static constexpr bool needs_visible_keys = true.
 ///
 /// A row op may be evaluated on lanes past the last key; those lanes are discarded. Id arrays and lines carry
 /// `lane_slack` elements past their end so that such reads stay in bounds.
@@ -47,7 +49,9 @@ struct row {
 struct contiguous_keys {
   static constexpr bool contiguous = true;
   std::int64_t first = 0;
-  [[nodiscard]] constexpr std::int64_t position(std::int64_t k) const noexcept { return first + k; }
+  [[nodiscard]] constexpr std::int64_t position(std::int64_t k) const noexcept {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(k));
+  }
 };
 
 /// Key k stands at ids[k]; `ids` has `lane_slack` readable elements past its end.
@@ -56,6 +60,14 @@ struct listed_keys {
   const std::int64_t* ids = nullptr;
   [[nodiscard]] constexpr std::int64_t position(std::int64_t k) const noexcept { return ids[k]; }
 };
+
+/// a - b, held at +-2^62, so that an index can be added to it.
+[[nodiscard]] constexpr std::int64_t position_difference(std::int64_t a, std::int64_t b) noexcept {
+  constexpr std::int64_t bound = std::int64_t{1} << 62;
+  const auto wrapped = static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
+  if ((a < b) != (wrapped < 0)) return a < b ? -bound : bound;
+  return std::clamp(wrapped, -bound, bound);
+}
 
 /// key position - query position for the lanes k, k + 1, ...: formed in int64, exact in float up to 2^24 and in double
 /// up to 2^53, within one step of the scalar beyond.
@@ -66,10 +78,11 @@ template <class B, class Keys>
   if constexpr (Keys::contiguous) {
     // Autodiff scalars convert from double, arithmetic ones straight from the integer.
     using number = std::conditional_t<std::is_arithmetic_v<scalar>, scalar, double>;
-    return L::iota() + L::broadcast(static_cast<number>(keys.position(k) - r.query_position));
+    return L::iota() + L::broadcast(static_cast<number>(position_difference(keys.first, r.query_position) + k));
   } else {
     double difference[L::size];
-    for (int i = 0; i < L::size; ++i) difference[i] = static_cast<double>(keys.position(k + i) - r.query_position);
+    for (int i = 0; i < L::size; ++i)
+      difference[i] = static_cast<double>(position_difference(keys.position(k + i), r.query_position));
     return L::load(difference);
   }
 }

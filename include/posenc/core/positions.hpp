@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <type_traits>
 
@@ -93,6 +94,10 @@ class positions {
       detail::require(count_ == tokens * batch_ * axes_, function, argument,
                       "must list one id per token, batch row and axis", count_);
     }
+    if (contiguous() && tokens > 1)
+      for (std::int64_t b = 0; b < (kind_ == kind::per_row ? batch : 1); ++b)
+        detail::require(first(b) <= std::numeric_limits<std::int64_t>::max() - (tokens - 1), function, argument,
+                        "must leave room for the tokens below 2^63, first at", first(b));
   }
 
  private:
@@ -127,7 +132,7 @@ class positions {
   const std::int32_t* narrow_ = nullptr;
 };
 
-/// Real-valued positions, one per token, for encodings whose mathematics allows them (sinusoidal, rope, alibi).
+/// Real-valued positions, one per token, for encodings whose mathematics allows them (sinusoidal, rope).
 /// A type of its own, so that a feature tensor is never taken for integer positions by accident.
 class real_positions {
  public:

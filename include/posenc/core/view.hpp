@@ -134,6 +134,15 @@ void check_apart(const view<A>& in, const view<B>& out, std::string_view functio
           "overlapping memory");
 }
 
+/// Refuses an output that reaches into memory which is read until the end.
+template <class A, class B>
+void check_outside(const view<A>& in, const view<B>& out, std::string_view function, std::string_view name) {
+  if (in.empty() || out.empty()) return;
+  const address_range a = addresses(in);
+  const address_range b = addresses(out);
+  require(a.hi <= b.lo || b.hi <= a.lo, function, "out", "must not overlap what is read to the end", name);
+}
+
 }  // namespace detail
 
 template <class T>

@@ -86,6 +86,7 @@ class alibi {
   explicit alibi(std::vector<T> slopes, alibi_form form = alibi_form::symmetric)
       : form_(form), given_(true), slopes_(std::move(slopes)) {
     detail::require(!slopes_.empty(), "alibi", "slopes", "must not be empty", slopes_.size());
+    for (const T& slope : slopes_) detail::require(slope == slope, "alibi", "slopes", "must be numbers", "a NaN");
   }
 
   template <class B, class Keys>

@@ -110,6 +110,7 @@ class learned {
     detail::require(x.dim() == dim(), function, "dim", "must equal the table's", x.dim());
     detail::require(!x.repeats(), function, "x", "must not repeat elements through a stride of 0", "a stride of 0");
     at.check(function, "positions", x.batch(), x.tokens());
+    detail::require(at.axis_count() == 1, function, "positions", "must have one axis", at.axis_count());
     for (std::int64_t b = 0; b < x.batch(); ++b)
       for (std::int64_t t = 0; t < x.tokens(); ++t) (void)row_of(at(b, t));
   }

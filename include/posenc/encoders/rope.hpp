@@ -11,19 +11,24 @@
 /// Throws   std::invalid_argument for impossible options or a view of another head_dim, before anything is written.
 /// Example  examples/rope_example.cpp
 
+#include <posenc/core/policy.hpp>
 #include <posenc/core/positions.hpp>
 #include <posenc/core/traits.hpp>
 #include <posenc/core/view.hpp>
 #include <posenc/encoders/rope_options.hpp>
 #include <posenc/encoders/rope_rows.hpp>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 namespace posenc {
 
-/// T is the scalar that `inv_freq()` and tables are given in, and that scalars without SIMD kernels are rotated in. Data
-/// of float, double, half and bfloat16 is rotated under any T, with cos and sin of its own compute type.
+template <class T>
+class rope_table;
+
+/// T is the scalar of the tables that `table` builds. Data of any type is rotated under any T: float, double, half and
+/// bfloat16 with cos and sin of their compute type, other scalars with cos and sin in double.
 template <class T = float>
 class rope {
  public:
@@ -92,9 +97,16 @@ class rope {
   void transform_k(C* x, std::int64_t dim, const position& at, std::int64_t head) const {
     transform_q<C, Arch>(x, dim, at, head);
   }
-  /// Refuses heads of another width, once per call of attention.
-  void check_dim(std::int64_t dim) const {
-    detail::require(dim == head_dim_, "rope", "the dim of queries and keys", "must equal head_dim", dim);
+  /// Refuses heads of another width and positions of several axes, once per call of attention.
+  void check(const call& c) const {
+    detail::require(c.dim == head_dim_, "rope", "the dim of queries and keys", "must equal head_dim", c.dim);
+    detail::require(c.query_positions.axis_count() == 1 && c.key_positions.axis_count() == 1, "rope", "positions",
+                    "must have one axis", std::max(c.query_positions.axis_count(), c.key_positions.axis_count()));
+  }
+
+  /// Rows of the positions first .. first + rows - 1, built once; include posenc/encoders/rope_table.hpp.
+  [[nodiscard]] rope_table<T> table(std::int64_t first, std::int64_t rows) const {
+    return rope_table<T>(*this, first, rows);
   }
 
   [[nodiscard]] const std::vector<double>& inv_freq() const& noexcept { return inv_freq_; }

@@ -92,8 +92,9 @@ void rotate_block(const rope_frame& f, row_span<const U> in, row_span<U> out, st
     }
   }
   for (std::int64_t h = 0; h < heads; ++h)
-    kernels::rotate_pairs(in.data + h * in.head + channel * in.dim, in.dim, out.data + h * out.head + channel * out.dim,
-                          out.dim, split ? half : 1, split ? 1 : 2, cos, sin, count);
+    kernels::rotate_pairs<U, C, Arch>(in.data + h * in.head + channel * in.dim, in.dim,
+                                      out.data + h * out.head + channel * out.dim, out.dim, split ? half : 1,
+                                      split ? 1 : 2, cos, sin, count);
 }
 
 /// Whether the row must be built in the form that interleaved SIMD kernels read.

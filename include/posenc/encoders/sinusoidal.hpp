@@ -61,7 +61,7 @@ struct sinusoidal_options {
   std::optional<std::int64_t> padding_idx{};
 };
 
-/// T is the scalar that data without SIMD kernels is computed in.
+/// T is the scalar of `table(first, rows)`; data of any type is embedded under any T.
 template <class T = float>
 class sinusoidal {
  public:
@@ -105,6 +105,14 @@ class sinusoidal {
     apply<Arch, false>("sinusoidal::table", out, at);
   }
 
+  /// The rows of the positions first .. first + rows - 1, row-major.
+  [[nodiscard]] std::vector<T> table(std::int64_t first, std::int64_t rows) const {
+    detail::require(rows >= 0, "sinusoidal::table", "rows", "must not be negative", rows);
+    std::vector<T> out(static_cast<std::size_t>(rows * dim()));
+    table(view<T>(out.data(), {.tokens = rows, .dim = dim()}), positions::from(first));
+    return out;
+  }
+
   [[nodiscard]] std::int64_t dim() const noexcept { return options_.dim; }
   [[nodiscard]] const sinusoidal_options& options() const noexcept { return options_; }
 
@@ -119,12 +127,18 @@ class sinusoidal {
  private:
   static void check_cover(const positions& at, const char* function, std::int64_t batch, std::int64_t tokens) {
     at.check(function, "positions", batch, tokens);
+    detail::require(at.axis_count() == 1, function, "positions", "must have one axis", at.axis_count());
   }
   static void check_cover(const real_positions& at, const char* function, std::int64_t, std::int64_t tokens) {
     detail::require(at.size() == tokens, function, "positions", "must list one position per token", at.size());
     for (std::int64_t t = 0; t < tokens; ++t)
       detail::require(std::isfinite(at[t]), function, "positions", "must be finite", at[t]);
   }
+  /// Integer positions wrap as their phases do, which keeps the sum exact.
+  [[nodiscard]] std::int64_t started(std::int64_t p) const noexcept {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(p) + static_cast<std::uint64_t>(options_.start));
+  }
+  [[nodiscard]] double started(double p) const noexcept { return p + static_cast<double>(options_.start); }
   static std::int64_t position_of(const positions& at, std::int64_t b, std::int64_t t) noexcept { return at(b, t); }
   static double position_of(const real_positions& at, std::int64_t, std::int64_t t) noexcept { return at[t]; }
 
@@ -137,7 +151,7 @@ class sinusoidal {
     for (std::int64_t b = 0; b < x.batch(); ++b)
       for (std::int64_t t = 0; t < x.tokens(); ++t) {
         const auto p = position_of(at, b, t);
-        token<Arch, Add>(x, b, t, p + static_cast<decltype(p)>(options_.start),
+        token<Arch, Add>(x, b, t, started(p),
                          options_.padding_idx && p == static_cast<decltype(p)>(*options_.padding_idx));
       }
   }
@@ -146,7 +160,8 @@ class sinusoidal {
   template <class Arch, bool Add, class U, class Position>
   void token(view<U> x, std::int64_t b, std::int64_t t, Position at, bool padding) const {
     constexpr std::int64_t block = 64;
-    using C = std::conditional_t<simd_storage<U>, compute_t<U>, double>;
+    // A table is rounded once to its type, a sum once more after the addition.
+    using C = std::conditional_t<simd_storage<U> && (Add || simd_scalar<U>), compute_t<U>, double>;
     alignas(64) C cosine[block];
     alignas(64) C sine[block];
     if constexpr (!Add)

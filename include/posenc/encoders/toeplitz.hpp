@@ -59,14 +59,15 @@ class toeplitz {
       const T* zero = line(r.head);
       const std::int64_t reach = reach_;
       if constexpr (Keys::contiguous) {
-        const std::int64_t start = keys.first - r.query_position;
+        const std::int64_t start = position_difference(keys.first, r.query_position);
         return [zero, start, reach](const B& s, std::int64_t k) {
           return B(s + lanes<B>::load(zero + std::clamp(start + k, -reach - lane_slack, reach)));
         };
       } else {
         return [zero, reach, keys, q = r.query_position](const B& s, std::int64_t k) {
           T value[lanes<B>::size];
-          for (int i = 0; i < lanes<B>::size; ++i) value[i] = zero[std::clamp(keys.position(k + i) - q, -reach, reach)];
+          for (int i = 0; i < lanes<B>::size; ++i)
+            value[i] = zero[std::clamp(position_difference(keys.position(k + i), q), -reach, reach)];
           return B(s + lanes<B>::load(value));
         };
       }

@@ -3,6 +3,8 @@
 /// @file
 /// Rotation of pairs by a row of cos and sin, for all heads of one token:
 ///   (a, b) -> (a c - b s, a s + b c)
+/// with the same bits for both layouts and every stride: b s and a s are rounded, the rest is one fused step where the
+/// Arch has it.
 /// Storage may be float, double, half or bfloat16; arithmetic is in `compute_t`, results are rounded once. `out` may be
 /// `in`; otherwise the two must not overlap.
 /// Cost    one load and one store per element and one row of cos and sin per token; two heads share each load of it.
@@ -27,7 +29,7 @@ POSENC_ALWAYS_INLINE void rotate_half_heads(const S* in, std::int64_t in_step, S
       const auto a = at.load(in + h * in_step + i);
       const auto b = at.load(in + h * in_step + second + i);
       at.store(out + h * out_step + i, xsimd::fms(a, c, b * s));
-      at.store(out + h * out_step + second + i, xsimd::fma(a, s, b * c));
+      at.store(out + h * out_step + second + i, xsimd::fma(b, c, a * s));
     }
   });
 }
@@ -72,20 +74,44 @@ void rotate_interleaved(const S* in, std::int64_t in_step, S* out, std::int64_t 
     detail::rotate_interleaved_heads<1, Arch>(in + h * in_step, in_step, out + h * out_step, out_step, cos, sin, pairs);
 }
 
-/// Pairs anywhere, one at a time: for strided rows and for scalars without lanes. `second` is the distance from the
-/// first channel of a pair to its partner, `next` from one pair to the next, both in elements of the row; `cos` and
-/// `sin` in the form row_form::separate.
-template <class S, class C>
+/// Pairs anywhere: for strided rows and for scalars without lanes. `second` is the distance from the first channel of a
+/// pair to its partner, `next` from one pair to the next, both in elements of the row; `cos` and `sin` in the form
+/// row_form::separate. Types with lanes are gathered into them, so that results have the bits of packed rows.
+template <class S, class C, class Arch = simd::default_arch>
 void rotate_pairs(const S* in, std::int64_t in_dim, S* out, std::int64_t out_dim, std::int64_t second,
                   std::int64_t next, const C* cos, const C* sin, std::int64_t pairs) {
-  for (std::int64_t i = 0; i < pairs; ++i) {
-    const std::int64_t first = i * next;
-    const compute_t<S> a = widen(in[first * in_dim]);
-    const compute_t<S> b = widen(in[(first + second) * in_dim]);
-    const compute_t<S> x = a * cos[i] - b * sin[i];
-    const compute_t<S> y = a * sin[i] + b * cos[i];
-    out[first * out_dim] = narrow<S>(x);
-    out[(first + second) * out_dim] = narrow<S>(y);
+  if constexpr (simd_storage<S> && std::same_as<C, compute_t<S>>) {
+    constexpr int width = simd::width<C, Arch>;
+    simd::for_lanes<Arch, C>(pairs, [&](std::int64_t i, auto at) POSENC_LAMBDA_INLINE {
+      alignas(64) C first[width] = {};
+      alignas(64) C partner[width] = {};
+      const S* from = in + i * next * in_dim;
+      for (std::int64_t j = 0; j < at.count; ++j) {
+        first[j] = widen(from[j * next * in_dim]);
+        partner[j] = widen(from[(j * next + second) * in_dim]);
+      }
+      const auto a = simd::load<Arch>(static_cast<const C*>(first));
+      const auto b = simd::load<Arch>(static_cast<const C*>(partner));
+      const auto c = at.load(cos + i);
+      const auto s = at.load(sin + i);
+      simd::store<Arch>(static_cast<C*>(first), xsimd::fms(a, c, b * s));
+      simd::store<Arch>(static_cast<C*>(partner), xsimd::fma(b, c, a * s));
+      S* to = out + i * next * out_dim;
+      for (std::int64_t j = 0; j < at.count; ++j) {
+        to[j * next * out_dim] = narrow<S>(first[j]);
+        to[(j * next + second) * out_dim] = narrow<S>(partner[j]);
+      }
+    });
+  } else {
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      const std::int64_t first = i * next;
+      const compute_t<S> a = widen(in[first * in_dim]);
+      const compute_t<S> b = widen(in[(first + second) * in_dim]);
+      const compute_t<S> x = a * cos[i] - b * sin[i];
+      const compute_t<S> y = a * sin[i] + b * cos[i];
+      out[first * out_dim] = narrow<S>(x);
+      out[(first + second) * out_dim] = narrow<S>(y);
+    }
   }
 }
 

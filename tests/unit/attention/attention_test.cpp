@@ -368,6 +368,30 @@ TEST_CASE("NaN in one query stays in its rows, NaN in a visible key reaches the 
   }
 }
 
+TEST_CASE("an infinite logit makes its rows NaN, an infinite key that lowers a logit has no weight") {
+  for (const std::int64_t queries : {2, 30}) {
+    call clean(1, queries, 137, 4, 2, 8, 12);
+    policy p = plain(4);
+    p.masks.causal = true;
+    for (float& x : clean.q.data) x = std::abs(x) + 0.1f;
+    const posenc::attention_options<float> options{.query_positions = posenc::positions::from(100)};
+    call high = clean;
+    high.k(0, 40, 1, 3) = inf_f;
+    high.run(p, options);
+    call low = clean;
+    low.k(0, 40, 1, 3) = -inf_f;
+    for (std::int64_t d = 0; d < 12; ++d) low.v(0, 40, 1, d) = 1e30f;
+    low.run(p, options);
+    for (std::int64_t i = 0; i < queries; ++i)
+      for (std::int64_t h = 0; h < 4; ++h) {
+        INFO("query " << i << ", head " << h);
+        REQUIRE(std::isnan(high.out(0, i, h, 0)) == (h >= 2));
+        REQUIRE(std::abs(low.out(0, i, h, 0)) <= 1);
+        REQUIRE(std::isfinite(low.lse(0, i, h, 0)));
+      }
+  }
+}
+
 TEST_CASE("a key of NaN alone in its row gives NaN, not an empty row") {
   for (const std::int64_t queries : {1, 20}) {
     call c(1, queries, 1, 1, 1, 4, 4);

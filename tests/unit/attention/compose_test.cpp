@@ -29,7 +29,7 @@ struct root_bias {
   }
 };
 
-/// A length-dependent encoder: the line of values for every distance of the call is made once per call, in its workspace.
+/// A length-dependent encoder: the line of values for every distance is made once per call, in its workspace.
 struct bound_line {
   struct closure {
     const float* zero;

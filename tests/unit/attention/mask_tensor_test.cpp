@@ -61,10 +61,10 @@ struct problem {
     expected = {.q = to_dense(q), .k = to_dense(k), .v = to_dense(v), .scale = 1};
   }
   template <class Policy>
-  double error(const Policy& policy) {
+  double error(const Policy& policy, const posenc::positions& key_positions = {}) {
     stored<float> out({batch, q.extents.tokens, heads, 7}, 9);
     posenc::attention(q.view(), k.view(), v.view(), out.view(), policy,
-                      {.query_positions = posenc::positions::from(60), .scale = 1.0});
+                      {.query_positions = posenc::positions::from(60), .key_positions = key_positions, .scale = 1.0});
     return relative_error(out.data, dense::attention(expected).out.data);
   }
 };
@@ -150,6 +150,22 @@ TEST_CASE("keys and values that a mask tensor hides may hold anything") {
       CHECK(p.error(posenc::compose(posenc::boolean_mask(truth.start(), truth.extent, truth.step), posenc::causal{})) <=
             2e-6);
     }
+}
+
+TEST_CASE("a mask tensor goes by index where positions are in no order") {
+  std::vector<std::int64_t> ring(keys);
+  for (std::int64_t j = 0; j < keys; ++j) ring[static_cast<std::size_t>(j)] = (j + 50) % keys;
+  for (const std::int64_t queries : {3, 17}) {
+    problem p(queries);
+    std::vector<std::uint8_t> mask;
+    for (std::int64_t i = 0; i < queries; ++i)
+      for (std::int64_t j = 0; j < keys; ++j) mask.push_back(hidden(0, 0, i, j) ? 0 : 1);
+    p.expected.visible = [&](auto, auto, auto i, auto j) {
+      return ring[static_cast<std::size_t>(j)] <= 60 + i && !hidden(0, 0, i, j);
+    };
+    const posenc::boolean_mask by_index(mask.data(), {.queries = queries, .keys = keys});
+    CHECK(p.error(posenc::compose(by_index, posenc::causal{}), posenc::positions::listed(ring)) <= 2e-6);
+  }
 }
 
 TEST_CASE("a mask that hides a whole row leaves zeros") {
