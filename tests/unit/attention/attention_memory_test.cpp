@@ -84,7 +84,7 @@ TEST_CASE("attention with a workspace allocates nothing, without one it allocate
       const std::size_t needed = posenc::attention_workspace(q.view(), k.view(), v.view(), out.view(), policy, options);
       CHECK(count([&] { posenc::attention(q.view(), k.view(), v.view(), own.view(), policy, options); }).number == 1);
       std::vector<std::byte> memory(needed + 64);
-      for (const std::size_t offset : {0, 1, 63}) {  // any alignment will do
+      for (const std::size_t offset : {std::size_t{0}, std::size_t{1}, std::size_t{63}}) {  // any alignment will do
         options.workspace = std::span(memory).subspan(offset, needed);
         CHECK(count([&] { posenc::attention(q.view(), k.view(), v.view(), out.view(), policy, options); }).number == 0);
         CHECK(out.data == own.data);

@@ -168,6 +168,21 @@ TEST_CASE("policy: distance is key minus query, formed in int64", "[core][policy
   CHECK(posenc::distance<float>(far, {.query_position = 1000000001}, 3) == 2.0f);
 }
 
+TEST_CASE("policy: differences of positions are held, never wrapped", "[core][policy]") {
+  constexpr std::int64_t bound = std::int64_t{1} << 62;
+  const auto difference = [](std::int64_t a, std::int64_t b) { return posenc::position_difference(a, b); };
+  CHECK(difference(5, 9) == -4);
+  CHECK(difference(-7, -7) == 0);
+  CHECK(difference(interval::highest, interval::lowest) == bound);
+  CHECK(difference(interval::lowest, interval::highest) == -bound);
+  CHECK(difference(interval::highest, -1) == bound);
+  CHECK(difference(0, interval::lowest) == bound);
+  CHECK(difference(interval::lowest, 0) == -bound);
+  CHECK(difference(interval::highest, interval::highest - 3) == 3);
+  CHECK(difference(bound - 1, 0) == bound - 1);
+  CHECK(difference(bound + 1, 0) == bound);
+}
+
 namespace {
 struct nothing {};
 struct everything {

@@ -41,6 +41,17 @@ TEST_CASE("positions: each batch row starts at its own first position", "[core][
                     "posenc::f: query_positions must list one first position per batch row, got 3");
 }
 
+TEST_CASE("positions: contiguous ones must not run past the last int64", "[core][positions]") {
+  constexpr std::int64_t last = std::numeric_limits<std::int64_t>::max();
+  CHECK_NOTHROW(positions::from(last).check("f", "positions", 1, 1));
+  CHECK_NOTHROW(positions::from(last - 9).check("f", "positions", 3, 10));
+  CHECK_THROWS_AS(positions::from(last - 8).check("f", "positions", 3, 10), std::invalid_argument);
+  const std::vector<std::int64_t> firsts{0, last - 1};
+  CHECK_NOTHROW(positions::per_row(firsts).check("f", "positions", 2, 2));
+  CHECK_THROWS_WITH(positions::per_row(firsts).check("f", "positions", 2, 3),
+                    contains("must leave room for the tokens"));
+}
+
 TEMPLATE_TEST_CASE("positions: listed ids, for all rows or for each", "[core][positions]", std::int32_t, std::int64_t) {
   const std::vector<TestType> ids{4, -1, std::numeric_limits<TestType>::max(), 7, std::numeric_limits<TestType>::min(),
                                   0};

@@ -154,3 +154,16 @@ TEST_CASE("view: an output is its input or lies apart from it", "[core][view]") 
   CHECK_THROWS_AS(posenc::detail::check_apart(later, posenc::view<float>(data.data() + 12, s), "f"),
                   std::invalid_argument);
 }
+
+TEST_CASE("view: an output stays out of what is read to the end", "[core][view]") {
+  std::vector<float> data(64);
+  const posenc::shape s{.tokens = 4, .dim = 4};
+  const posenc::view<const float> in(data.data() + 16, s);
+  const auto check = [&](const posenc::view<float>& out) { posenc::detail::check_outside(in, out, "f", "k"); };
+  CHECK_NOTHROW(check({data.data(), s}));
+  CHECK_NOTHROW(check({data.data() + 32, s}));
+  CHECK_NOTHROW(check({}));
+  CHECK_THROWS_WITH(check({data.data() + 16, s}), contains("out must not overlap what is read to the end, got k"));
+  CHECK_THROWS_AS(check({data.data() + 1, s}), std::invalid_argument);
+  CHECK_THROWS_AS(check({data.data() + 31, s}), std::invalid_argument);
+}

@@ -53,6 +53,8 @@ TEST_CASE("position ids: OPT counts the mask, drops the past, and puts padding o
   const std::vector<int> mask{0, 0, 1, 1, 1, 1, 1, 1};
   CHECK(posenc::opt_ids(span_of(mask), 2) == ids{1, 1, 2, 3, 2, 3, 4, 5});
   CHECK(posenc::opt_ids(span_of(mask), 2, 3) == ids{3, 5});
+  const std::vector<int> holes{1, 1, 0, 1, 0};
+  CHECK(posenc::opt_ids(span_of(holes)) == ids{2, 3, 1, 4, 1});
   CHECK(posenc::opt_ids(span_of(mask), 2, 4).empty());
   CHECK(posenc::opt_ids(span_of(mask), 2, 3, 0) == ids{1, 3});
   CHECK(refusal([&] { (void)posenc::opt_ids(span_of(mask), 2, 5); }) ==
