@@ -12,6 +12,7 @@
 #include <posenc/encoders/rope.hpp>
 #include <posenc/encoders/sinusoidal.hpp>
 
+#include <algorithm>
 #include <numbers>
 
 using posenc::positions;

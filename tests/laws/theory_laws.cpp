@@ -11,6 +11,8 @@
 #include <posenc/encoders/relative_bucket.hpp>
 #include <posenc/encoders/sinusoidal.hpp>
 
+#include <algorithm>
+
 using laws::network;
 using laws::permuted;
 using laws::tokens;

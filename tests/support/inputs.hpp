@@ -69,7 +69,9 @@ class guarded {
   [[nodiscard]] T* data() noexcept { return reinterpret_cast<T*>(bytes_.data() + first_); }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   T& operator[](std::size_t i) noexcept { return data()[i]; }
-  void fill(const std::vector<T>& values) noexcept { std::memcpy(data(), values.data(), values.size() * sizeof(T)); }
+  void fill(const std::vector<T>& values) noexcept {
+    if (!values.empty()) std::memcpy(data(), values.data(), values.size() * sizeof(T));
+  }
 
   /// Whether nothing outside the elements was written.
   [[nodiscard]] bool intact() const noexcept {

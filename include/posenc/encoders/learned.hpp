@@ -76,7 +76,8 @@ class learned {
 
   [[nodiscard]] std::int64_t rows() const noexcept { return options_.rows; }
   [[nodiscard]] std::int64_t dim() const noexcept { return options_.dim; }
-  [[nodiscard]] std::span<const T> table() const noexcept { return owns_ ? std::span<const T>(owned_) : borrowed_; }
+  [[nodiscard]] std::span<const T> table() const& noexcept { return owns_ ? std::span<const T>(owned_) : borrowed_; }
+  std::span<const T> table() && = delete;  // the table would be gone with the temporary
   /// The row that a position takes. @throws std::out_of_range under the rule `throws`.
   [[nodiscard]] std::int64_t row_of(std::int64_t position) const {
     switch (options_.out_of_range) {

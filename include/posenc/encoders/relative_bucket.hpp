@@ -41,7 +41,7 @@ class relative_bucket {
 
   /// The table is copied.
   relative_bucket(const relative_bucket_options& o, std::span<const T> table)
-      : options_(o),
+      : options_(checked(o)),
         buckets_(o.num_buckets, o.max_distance, o.bidirectional),
         bias_(o.heads, o.max_distance, [&](std::int64_t h, std::int64_t distance) {
           detail::require(static_cast<std::int64_t>(table.size()) == o.num_buckets * o.heads, "relative_bucket",
@@ -69,6 +69,11 @@ class relative_bucket {
   }
 
  private:
+  static const relative_bucket_options& checked(const relative_bucket_options& o) {
+    detail::require(o.heads >= 1, "relative_bucket", "heads", "must be at least 1", o.heads);
+    return o;
+  }
+
   relative_bucket_options options_;
   math::t5_buckets buckets_;
   toeplitz<T> bias_;

@@ -113,7 +113,7 @@ class rope {
   /// By value from a temporary, so that `for (f : rope{...}.inv_freq())` reads living memory.
   [[nodiscard]] std::vector<double> inv_freq() && noexcept { return std::move(inv_freq_); }
   /// The frequencies of a float32 angle mode; empty in the exact mode.
-  [[nodiscard]] const std::vector<float>& float32_inv_freq() const noexcept { return float32_; }
+  [[nodiscard]] std::vector<float> float32_inv_freq() const { return float32_; }
   [[nodiscard]] double magnitude() const noexcept { return magnitude_; }
   [[nodiscard]] std::int64_t head_dim() const noexcept { return head_dim_; }
   [[nodiscard]] std::int64_t rotary_dim() const noexcept { return rotary_dim_; }

@@ -40,6 +40,8 @@ class rope_table_view {
       : layout_(layout), head_dim_(head_dim), rotary_dim_(rotary_dim), offset_(offset), rows_(rows) {
     (void)detail::checked_rotary_dim({.head_dim = head_dim, .rotary_dim = rotary_dim, .offset = offset});
     detail::require(rows.count >= 0, "rope_table", "rows", "must not be negative", rows.count);
+    detail::require(rows.count == 0 || rows.first <= std::numeric_limits<std::int64_t>::max() - (rows.count - 1),
+                    "rope_table", "first", "must leave room for the rows", rows.first);
     detail::require(rows.count == 0 || (rows.cos && rows.sin), "rope_table", "cos and sin", "must not be null",
                     "a null pointer");
   }

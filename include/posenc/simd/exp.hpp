@@ -13,7 +13,14 @@ namespace posenc::simd {
 /// Error   at most 2 ulp (float and double) where the result is normal; below that, less than the smallest normal number.
 template <class T, class A>
 [[nodiscard]] POSENC_ALWAYS_INLINE xsimd::batch<T, A> exp(const xsimd::batch<T, A>& x) noexcept {
-  return xsimd::exp(x);
+  using B = xsimd::batch<T, A>;
+  if constexpr (sizeof(T) == 8) {
+    // Where 64-bit conversions are emulated one lane at a time, infinities and NaN may not reach them.
+    const B finite = xsimd::select(x > B(T(-750)), x, B(T(-750)));
+    return xsimd::select(x == x, xsimd::exp(finite), x);
+  } else {
+    return xsimd::exp(x);
+  }
 }
 
 /// tanh x.

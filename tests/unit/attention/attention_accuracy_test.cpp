@@ -8,8 +8,8 @@ namespace {
 
 using namespace posenc_test;
 
-/// Error over `keys` keys of width 128 whose logits fill [-bound, bound]: some hundred keys share the weight of a row, so
-/// that both the rounding of large logits and the length of the sums are seen.
+/// Error over `keys` keys of width 128 whose logits fill [-bound, bound]: many keys share the weight of a row, so that
+/// both the rounding of large logits and the length of the sums are seen.
 double error_of(double bound, std::int64_t queries, std::int64_t keys) {
   constexpr std::int64_t dim = 128;
   std::mt19937 random(3);

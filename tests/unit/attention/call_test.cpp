@@ -147,6 +147,25 @@ TEST_CASE("an output that repeats elements is refused") {
   for (const float x : right.data) CHECK(x == 9);
 }
 
+TEST_CASE("an output over the memory of k or v is refused, one that is q itself is not") {
+  std::vector<float> memory(256, 1);
+  const posenc::view<float> q(memory.data(), {1, 3, 4, 8});
+  stored<float> k({1, 5, 2, 8}, 0.5);
+  const auto run = [](posenc::view<float> a, posenc::view<float> b, posenc::view<float> c, posenc::view<float> out) {
+    posenc::attention(a, b, c, out, posenc::compose());
+  };
+  const posenc::view<float> keys(memory.data() + 90, {1, 5, 2, 8});
+  stored<float> query({1, 3, 4, 8}, 1);
+  CHECK_THROWS_AS(run(query.view(), keys, k.view(), q), std::invalid_argument);
+  CHECK_THROWS_AS(run(query.view(), k.view(), keys, q), std::invalid_argument);
+  const posenc::view<float> shifted(memory.data() + 1, {1, 3, 4, 8});
+  CHECK_THROWS_AS(run(q, k.view(), k.view(), shifted), std::invalid_argument);
+  CHECK(memory == std::vector<float>(256, 1));
+  run(q, k.view(), k.view(), q);
+  for (std::size_t i = 0; i < 96; ++i) CHECK(memory[i] == Approx(0.5));
+  CHECK(memory[96] == 1);
+}
+
 TEST_CASE("a workspace that is too small is refused with the number of bytes it needs") {
   stored<float> q({1, 3, 4, 8});
   stored<float> k({1, 5, 2, 8});

@@ -101,6 +101,18 @@ TEST_CASE("policy: n masks of two intervals leave at most n + 1", "[core][policy
   CHECK(list[interval_list::capacity - 1] == interval{115, 1000});
 }
 
+TEST_CASE("policy: a union of intervals that touch or overlap is one interval", "[core][policy]") {
+  for (const interval_pair& pair :
+       {interval_pair{interval{0, 5}, interval{5, 9}}, interval_pair{interval{5, 9}, interval{0, 5}},
+        interval_pair{interval{0, 7}, interval{2, 9}}, interval_pair{interval{0, 9}, interval{3, 4}},
+        interval_pair{interval{0, 9}, interval{7, 7}}, interval_pair{interval{8, 8}, interval{0, 9}}}) {
+    interval_list list;
+    list.intersect(pair);
+    REQUIRE(list.size() == 1);
+    CHECK(list[0] == interval{0, 9});
+  }
+}
+
 TEST_CASE("policy: append extends, joins or adds", "[core][policy]") {
   posenc_test::random_source source(12);
   int wrong = 0;

@@ -8,6 +8,7 @@
 #include <unsupported/Eigen/AutoDiff>
 
 #include <limits>
+#include <memory>
 
 using posenc::out_of_range;
 using posenc::positions;
@@ -160,6 +161,10 @@ TEST_CASE("learned: refusals and description", "[learned]") {
   CHECK(refusal([&] {
           e.embed(posenc::view{x.data(), {.tokens = 2, .heads = 3, .dim = 2}, {.token = 2, .head = 0}});
         }) == "posenc::learned::embed: x must not repeat elements through a stride of 0, got a stride of 0");
+  const std::vector<std::int64_t> grid{0, 1, 2, 0};
+  CHECK(refusal([&] {
+          e.embed(posenc::view{x.data(), {.tokens = 2, .dim = 2}}, positions::axes(grid, 2));
+        }) == "posenc::learned::embed: positions must have one axis, got 2");
   CHECK(x == std::vector<float>(12, 5.0f));
 
   CHECK(e.describe().position_limit == 3);

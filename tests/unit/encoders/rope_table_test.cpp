@@ -170,7 +170,7 @@ TEST_CASE("rope table view: a model's own caches, as the families lay them out",
 
 TEST_CASE("rope table: a slice has its rows and no others", "[rope]") {
   const posenc::rope<float> r{{.head_dim = 6}};
-  const posenc::rope_table<float> table{r, 10, 20};
+  const auto table = r.table(10, 20);
   const auto whole = table.view_of_rows();
   CHECK((whole.first() == 10 && whole.rows() == 20));
   const auto part = table.slice(14, 3);

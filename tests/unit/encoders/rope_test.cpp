@@ -222,6 +222,9 @@ TEST_CASE("rope in the float32 angle modes", "[rope]") {
   as_trained.cos_sin(at, c, s);
   CHECK(std::abs(es[1] - s[1]) > 1e-6f);
   CHECK(std::abs(es[1] - s[1]) < 2e-2f);
+  CHECK(exact.float32_inv_freq().empty());
+  CHECK(as_trained.float32_inv_freq()[1] == 1.0f / static_cast<float>(std::pow(10000.0, 0.25)));
+  CHECK(rounded.float32_inv_freq()[1] == 0.1f);
   // The frequencies it reports are those of the formula in every mode.
   CHECK(as_trained.inv_freq() == exact.inv_freq());
 
@@ -274,7 +277,8 @@ TEST_CASE("rope refuses before it writes", "[rope]") {
   CHECK(refusal([&] { r.inverse(other); }) == "posenc::rope::inverse: dim must equal head_dim, got 6");
   CHECK(refusal([&] { r.adjoint(other); }) == "posenc::rope::adjoint: dim must equal head_dim, got 6");
   CHECK(refusal([&] { r.shift(other, 1); }) == "posenc::rope::shift: dim must equal head_dim, got 6");
-  CHECK(refusal([&] { r.check_dim(6); }) == "posenc::rope: the dim of queries and keys must equal head_dim, got 6");
+  CHECK(refusal([&] { r.check({.dim = 6}); }) ==
+        "posenc::rope: the dim of queries and keys must equal head_dim, got 6");
   const std::vector<std::int64_t> two{1, 2};
   CHECK(refusal([&] { r.rotate(v, positions::listed(two)); }) ==
         "posenc::rope::rotate: positions must list one id per token, batch row and axis, got 2");
@@ -286,6 +290,10 @@ TEST_CASE("rope refuses before it writes", "[rope]") {
   const posenc::view repeated{x.data(), {.tokens = 2, .heads = 3, .dim = 8}, {.token = 8, .head = 0}};
   CHECK(refusal([&] { r.rotate(repeated); }) ==
         "posenc::rope::rotate: out must not repeat elements through a stride of 0, got a stride of 0");
+  posenc::call flat{.dim = 8};
+  CHECK(refusal([&] { r.check(flat); }) == "nothing thrown");
+  flat.key_positions = positions::axes(grid, 2);
+  CHECK(refusal([&] { r.check(flat); }) == "posenc::rope: positions must have one axis, got 2");
   CHECK(x == before);
   // Nothing to do is no error.
   r.rotate(posenc::view{x.data(), {.tokens = 0, .dim = 8}});

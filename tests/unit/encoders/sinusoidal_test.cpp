@@ -189,6 +189,23 @@ TEST_CASE("sinusoidal: real positions, far positions, other storage and strides"
   CHECK(x[3].derivatives() == Eigen::Vector2d(0, 1));
 }
 
+TEST_CASE("sinusoidal: a table of its own", "[sinusoidal]") {
+  const posenc::sinusoidal_options o{.dim = 5, .layout = sinusoidal_layout::concat_sin_cos, .start = 1};
+  const auto table = posenc::sinusoidal<double>{o}.table(-2, 4);
+  REQUIRE(table.size() == 20);
+  for (std::int64_t t = 0; t < 4; ++t)
+    CHECK(std::vector(table.begin() + 5 * t, table.begin() + 5 * (t + 1)) == row_at(o, t - 2));
+  const auto single = posenc::sinusoidal<float>{o}.table(-2, 4);
+  bool rounded = true;
+  for (std::size_t i = 0; i < 20; ++i) rounded = rounded && single[i] == static_cast<float>(table[i]);
+  CHECK(rounded);
+  const auto half = posenc::sinusoidal<Eigen::half>{o}.table(-2, 4);
+  CHECK(largest_difference(half, table) <= 0x1p-12);
+  CHECK(posenc::sinusoidal<double>{o}.table(7, 0).empty());
+  CHECK(refusal([&] { (void)posenc::sinusoidal<double>{o}.table(0, -1); }) ==
+        "posenc::sinusoidal::table: rows must not be negative, got -1");
+}
+
 TEST_CASE("sinusoidal refuses before it writes", "[sinusoidal]") {
   const auto make = [](const posenc::sinusoidal_options& o) { return refusal([&] { posenc::sinusoidal<float>{o}; }); };
   constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
@@ -215,6 +232,9 @@ TEST_CASE("sinusoidal refuses before it writes", "[sinusoidal]") {
   const std::vector<std::int64_t> ids{1, 2, 3};
   CHECK(refusal([&] { e.embed(v, positions::listed(ids)); }) ==
         "posenc::sinusoidal::embed: positions must list one id per token, batch row and axis, got 3");
+  CHECK(refusal([&] {
+          e.embed(v, positions::axes(std::vector<std::int64_t>{1, 2, 3, 4}, 2));
+        }) == "posenc::sinusoidal::embed: positions must have one axis, got 2");
   const std::vector<double> reals{1, HUGE_VAL};
   CHECK(refusal([&] { e.embed(v, posenc::real_positions{reals}); }).find("positions must be finite") !=
         std::string::npos);

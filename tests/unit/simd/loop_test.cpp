@@ -27,9 +27,9 @@ void check_lengths() {
   int spilled = 0;
   for (std::size_t n = 0; n <= 70; ++n) {
     for (const std::size_t shift : {std::size_t{0}, std::size_t{1}, std::size_t{3}}) {
-      guarded<S> x(n, shift);
+      // Sized exactly, so that an address sanitizer sees a read past the end.
+      const std::vector<S> x = posenc_test::random_values<S>(n, n + 7);
       guarded<S> y(n, shift + 1);
-      x.fill(posenc_test::random_values<S>(n, n + 7));
       std::vector<int> visits(n);
       simd::for_lanes<Arch, C>(static_cast<std::int64_t>(n), [&](std::int64_t i, auto at) {
         const std::int64_t count = at.count;
@@ -42,7 +42,7 @@ void check_lengths() {
         wrong += !posenc_test::same_bits(y[i], right);
         visits_wrong += visits[i] != 1;
       }
-      spilled += !x.intact() || !y.intact();
+      spilled += !y.intact();
     }
   }
   CHECK(wrong == 0);
