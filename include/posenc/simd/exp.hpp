@@ -16,7 +16,8 @@ template <class T, class A>
   using B = xsimd::batch<T, A>;
   if constexpr (sizeof(T) == 8) {
     // Where 64-bit conversions are emulated one lane at a time, infinities and NaN may not reach them.
-    const B finite = xsimd::select(x > B(T(-750)), x, B(T(-750)));
+    const B low = xsimd::select(x > B(T(-750)), x, B(T(-750)));
+    const B finite = xsimd::select(low < B(T(750)), low, B(T(750)));
     return xsimd::select(x == x, xsimd::exp(finite), x);
   } else {
     return xsimd::exp(x);

@@ -136,7 +136,7 @@ TEST_CASE("relative_bucket: refusals and description", "[relative_bucket]") {
     return refusal([&] { posenc::relative_bucket<float>{o, std::span<const float>(table)}; });
   };
   CHECK(make({.heads = 3}) == "nothing thrown");
-  CHECK(make({.heads = 0}) == "posenc::toeplitz: heads must be at least 1, got 0");
+  CHECK(make({.heads = 0}) == "posenc::relative_bucket: heads must be at least 1, got 0");
   CHECK(make({.heads = 2}) == "posenc::relative_bucket: table must hold num_buckets * heads values, got 96");
   CHECK(make({.heads = 3, .num_buckets = 33}) ==
         "posenc::relative_bucket: num_buckets must be even when bidirectional, got 33");
