@@ -94,7 +94,9 @@ struct interval {
   std::int64_t lo = lowest;
   std::int64_t hi = highest;
 
-  [[nodiscard]] constexpr bool empty() const noexcept { return lo >= hi; }
+  [[nodiscard]] constexpr bool empty() const noexcept {
+    return lo > hi || (lo == hi && hi != highest);
+  }
   [[nodiscard]] constexpr bool contains(std::int64_t x) const noexcept { return lo <= x && (x < hi || hi == highest); }
   friend constexpr bool operator==(const interval&, const interval&) = default;
 };
@@ -115,6 +117,7 @@ class interval_list {
   [[nodiscard]] constexpr const interval& operator[](int i) const noexcept {
     return items_[static_cast<std::size_t>(i)];
   }
+  /// How many integers there are, for a list that was cut to less than 2^63 of them.
   [[nodiscard]] constexpr std::int64_t total() const noexcept {
     std::int64_t n = 0;
     for (int i = 0; i < count_; ++i) n += (*this)[i].hi - (*this)[i].lo;

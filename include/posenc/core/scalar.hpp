@@ -79,13 +79,14 @@ constexpr std::uint16_t bfloat16_from_float(float value) noexcept {
 }
 
 /// float(value) with the last bit set when the conversion was inexact: a later rounding to 16 bits is then the one
-/// rounding of `value` itself.
-inline float round_to_odd(double value) noexcept {
+/// rounding of `value` itself. Wide is double or long double.
+template <class Wide>
+float round_to_odd(Wide value) noexcept {
   const float nearest = static_cast<float>(value);
-  if (static_cast<double>(nearest) == value || !std::isfinite(nearest)) return nearest;
+  if (static_cast<Wide>(nearest) == value || !std::isfinite(nearest)) return nearest;
   std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
-  const bool away =
-      (nearest < 0 ? -static_cast<double>(nearest) : static_cast<double>(nearest)) > (value < 0 ? -value : value);
+  const Wide magnitude = value < 0 ? -value : value;
+  const bool away = static_cast<Wide>(nearest < 0 ? -nearest : nearest) > magnitude;
   if (away) --bits;  // towards zero first
   return std::bit_cast<float>(bits | 1u);
 }
@@ -112,7 +113,7 @@ constexpr T narrow(const Value& value) noexcept {
   } else {
     float wide;
     if constexpr (std::same_as<Value, double> || std::same_as<Value, long double>) {
-      wide = detail::round_to_odd(static_cast<double>(value));
+      wide = detail::round_to_odd(value);
     } else {
       wide = static_cast<float>(value);
     }
