@@ -5,7 +5,7 @@
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || defined(__ASSOCIATIVE_MATH__)
 #error \
-    "posenc forms exact angles with compensated arithmetic and masks keys with infinities: build without -ffast-math, -ffinite-math-only and -fassociative-math"
+    "posenc: exact angles and masks need strict floating point; no -ffast-math, -ffinite-math-only, -fassociative-math"
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)

@@ -1,8 +1,8 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// Everything: includes each public header, declares nothing. A translation unit that needs one encoder pays for less by
-/// including `posenc/encoders/<name>.hpp`.
+/// Everything: includes each public header, declares nothing. A translation unit that needs one encoder pays for less
+/// by including `posenc/encoders/<name>.hpp`.
 
 #include <posenc/attention/attention.hpp>
 #include <posenc/attention/bias.hpp>

@@ -68,6 +68,16 @@ void embed(const Part& part, view<U> x, const positions& at = {}) {
   }
 }
 
+/// Turns x by every part of a policy that rotates, in pack order, e.g. keys before they are appended to a cache. (The
+/// form for one encoder is in encoders/nope.hpp.)
+template <class... Parts, class U>
+void rotate(const policy<Parts...>& pack, view<U> x, const positions& at = {}) {
+  const auto one = [&](const auto& part) {
+    if constexpr (requires { part.rotate(x, at); }) part.rotate(x, at);
+  };
+  std::apply([&](const auto&... part) { (one(part), ...); }, pack.parts);
+}
+
 namespace detail {
 
 /// What runs once per call for one part: the closure it binds, or the part itself.

@@ -1,9 +1,9 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// The worker of `attention`: one block of query rows of one key head, tile after tile of keys, with online softmax. The
-/// rows of a GQA group lie in one block, so they share every tile. Nothing of size queries x keys exists: a score tile
-/// of `tile_keys` columns is transformed, exponentiated and multiplied in place.
+/// The worker of `attention`: one block of query rows of one key head, tile after tile of keys, with online softmax.
+/// The rows of a GQA group lie in one block, so they share every tile. Nothing of size queries x keys exists: a score
+/// tile of `tile_keys` columns is transformed, exponentiated and multiplied in place.
 
 #include <posenc/attention/call.hpp>
 #include <posenc/attention/score_pass.hpp>
@@ -25,6 +25,7 @@ class fused_block {
     query_ = at<C>(memory, layout_.query);
     score_ = at<C>(memory, layout_.score);
     sum_ = at<C>(memory, layout_.sum);
+    partial_ = at<C>(memory, layout_.partial);
     highest_ = at<C>(memory, layout_.highest);
     total_ = at<C>(memory, layout_.total);
     key_ = at<C>(memory, layout_.key);
@@ -191,8 +192,11 @@ class fused_block {
     }
   }
 
-  /// Key by key, and only keys of non-zero weight: what hidden keys hold never reaches a sum.
+  /// Key by key, and only keys of non-zero weight: what hidden keys hold never reaches a sum. Where keys are not packed
+  /// the tile has a sum of its own, as the register blocks of packed ones have.
   void add_values_directly(std::int64_t b, std::int64_t kv_head) {
+    C* into = layout_.packed ? sum_ : partial_;
+    if (!layout_.packed) std::fill_n(partial_, rows_ * layout_.value_step, C(0));
     for (std::int64_t j = tile_.lo; j < tile_.hi; ++j) {
       const V* value = v_.row(b, j, kv_head);
       bool widened = false;
@@ -200,7 +204,7 @@ class fused_block {
         if (!state_[r].keys.contains(j)) continue;
         const C weight = score_[r * tile_keys + j - tile_.lo];
         if (weight == 0) continue;
-        C* sum = sum_ + r * layout_.value_step;
+        C* sum = into + r * layout_.value_step;
         if constexpr (simd_storage<V> && std::same_as<compute_t<V>, C>) {
           if (v_.unit_dim_stride()) {
             kernels::add_scaled<Arch>(sum, weight, value, c_.value_dim);
@@ -212,6 +216,8 @@ class fused_block {
         kernels::add_scaled<Arch>(sum, weight, static_cast<const C*>(line_), c_.value_dim);
       }
     }
+    if (!layout_.packed)
+      kernels::add_scaled<Arch>(sum_, C(1), static_cast<const C*>(partial_), rows_ * layout_.value_step);
   }
 
   /// The part of a row's i-th interval that lies in the tile, relative to it.
@@ -327,6 +333,7 @@ class fused_block {
   C* query_;
   C* score_;
   C* sum_;
+  C* partial_;
   C* highest_;
   C* total_;
   C* key_;

@@ -4,8 +4,8 @@
 /// A caller's own mask [batch or 1, heads or 1, queries, keys] by strides, for what no interval can say: trees of
 /// speculative decoding, dilated or random patterns.
 ///   boolean_mask<M>    true (non-zero): the key is seen
-///   additive_mask<M>   added to the logit at its place in the pack; an entry of -inf hides the key as a mask does, so a
-///                      softcap after it brings nothing back
+///   additive_mask<M>   added to the logit at its place in the pack; an entry of -inf hides the key as a mask does, so
+///                      a softcap after it brings nothing back
 /// Extents of 1 on batch and heads are shared. M: bool, std::uint8_t, ... / float, double, half, bfloat16.
 /// Throws std::invalid_argument when the extents do not fit the call.
 

@@ -4,8 +4,8 @@
 /// Masks by position: which keys a query sees, told from the two positions alone, as one or two half-open intervals.
 ///   causal               pk <= pq
 ///   sliding_window{W}    pq - W < pk <= pq: W keys with the query's own, W = 1 sees only itself
-///   chunked{c}           floor(pk / c) = floor(pq / c) and pk <= pq (Llama 4); chunk borders lie at multiples of c, also
-///                        below 0
+///   chunked{c}           floor(pk / c) = floor(pq / c) and pk <= pq (Llama 4); chunk borders lie at multiples of c,
+///                        also below 0
 ///   symmetric_window{W}  |pk - pq| < W
 ///   block_diagonal{c}    floor(pk / c) = floor(pq / c)
 ///   prefix_lm{n}         pk < n, or pk <= pq

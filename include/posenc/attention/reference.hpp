@@ -4,8 +4,8 @@
 /// Attention one score at a time: for reading, for small sizes, for every scalar (float, double, long double, autodiff)
 /// and every policy. It can also hand out the logits and the weights.
 ///   out(i) = sum_j softmax_j(op(scale * q(i).k(j))) v(j)
-/// Cost     O(queries * keys * dim) per head; allocates one row. Rules for masked keys, empty rows and sinks are those of
-///          `attention`.
+/// Cost     O(queries * keys * dim) per head; allocates one row. Rules for masked keys, empty rows and sinks are those
+///          of `attention`.
 
 #include <posenc/attention/call.hpp>
 #include <posenc/core/scalar.hpp>

@@ -1,8 +1,8 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// The two passes over a stretch of one row of scores, on lanes of consecutive keys: (logit transforms, mask, maximum) in
-/// one, (exponential, sum) in the other. With an empty policy the first is the plain maximum loop.
+/// The two passes over a stretch of one row of scores, on lanes of consecutive keys: (logit transforms, mask, maximum)
+/// in one, (exponential, sum) in the other. With an empty policy the first is the plain maximum loop.
 
 #include <posenc/simd/exp.hpp>
 #include <posenc/simd/loop.hpp>

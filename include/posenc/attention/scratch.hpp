@@ -49,7 +49,7 @@ struct scratch_layout {
   std::int64_t dim;
   std::int64_t value_step;
   bool packed;
-  std::size_t query, score, sum, highest, total, key, value, line, state, bytes;
+  std::size_t query, score, sum, partial, highest, total, key, value, line, state, bytes;
 
   explicit scratch_layout(const call& c) {
     const std::int64_t all = c.queries * (c.heads / c.kv_heads);
@@ -66,6 +66,7 @@ struct scratch_layout {
     query = take(rows * dim, sizeof(C));
     score = take(rows * tile_keys, sizeof(C));
     sum = take(rows * value_step, sizeof(C));
+    partial = take(packed ? 0 : rows * value_step, sizeof(C));
     highest = take(rows, sizeof(C));
     total = take(rows, sizeof(C));
     key = take(packed ? tile_keys * dim : 0, sizeof(C));

@@ -94,9 +94,7 @@ struct interval {
   std::int64_t lo = lowest;
   std::int64_t hi = highest;
 
-  [[nodiscard]] constexpr bool empty() const noexcept {
-    return lo > hi || (lo == hi && hi != highest);
-  }
+  [[nodiscard]] constexpr bool empty() const noexcept { return lo > hi || (lo == hi && hi != highest); }
   [[nodiscard]] constexpr bool contains(std::int64_t x) const noexcept { return lo <= x && (x < hi || hi == highest); }
   friend constexpr bool operator==(const interval&, const interval&) = default;
 };

@@ -3,7 +3,7 @@
 /// @file
 /// A strided [batch, token, head, dim] window over the caller's memory. It owns nothing and is passed by value.
 ///   posenc::view q{pointer, {.tokens = 7, .heads = 32, .dim = 128}};                    // [token, head, dim] packed
-///   posenc::view k{pointer, {.tokens = 7, .heads = 8, .dim = 128}, {.token = 128, .head = 7 * 128}};  // [head, token, dim]
+///   posenc::view k{pointer, {.tokens = 7, .heads = 8, .dim = 128}, {.token = 128, .head = 7 * 128}};  // head-major
 /// Strides count elements and may be anything, negative or zero included; SIMD kernels run where the dim stride is 1,
 /// every other stride is handled one element at a time. Offsets are 64 bits wide.
 

@@ -3,8 +3,8 @@
 /// @file
 /// ALiBi (Press et al. 2022): a per-head penalty that grows linearly with distance,
 ///   bias(h, i, j) = -slope(h) * |pos_k(j) - pos_q(i)|, added after q.k was scaled.
-/// Domain   every int64 position. Error: slopes rounded once to T; the distance is formed in int64, one rounding to the
-///          lane type (none below 2^24 in float), one fused multiply-add.
+/// Domain   every int64 position. Error: slopes rounded once to T; the distance is formed in int64, exact in the
+///          lane type up to 2^24 (float) or 2^53, within one step beyond; one fused multiply-add.
 /// Cost     heads * sizeof(T) bytes; one multiply-add per logit, nothing is stored.
 /// Throws   std::invalid_argument for impossible options.
 /// Who uses it  BLOOM, MPT, Falcon-RW, Baichuan-13B, JAIS (causal); Jina-BERT (symmetric).

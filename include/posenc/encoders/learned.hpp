@@ -1,9 +1,9 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// Learned absolute embedding: a table [rows, dim], x += table[position]. The table is the caller's memory (a checkpoint,
-/// a training buffer) or the encoder's own. Which row a token takes is the caller's positions: see position_ids.hpp for
-/// the rules of BERT/GPT-2, RoBERTa/fairseq and OPT/BART.
+/// Learned absolute embedding: a table [rows, dim], x += table[position]. The table is the caller's memory (a
+/// checkpoint, a training buffer) or the encoder's own. Which row a token takes is the caller's positions: see
+/// position_ids.hpp for the rules of BERT/GPT-2, RoBERTa/fairseq and OPT/BART.
 /// Domain   positions 0 .. rows - 1; what happens beyond is named by `out_of_range`.
 /// Error    one rounding of the sum. Cost: one load, one addition, one store per channel.
 /// Throws   std::out_of_range (default rule) for a position without a row: the whole call is checked before anything is

@@ -1,12 +1,13 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// T5's relative bias (Raffel et al. 2020): bias(h, i, j) = scale * table[bucket(pos_k(j) - pos_q(i)), h], a learned value
-/// per head for exact small distances and logarithmic buckets of larger ones (see math/buckets.hpp).
+/// T5's relative bias (Raffel et al. 2020): bias(h, i, j) = scale * table[bucket(pos_k(j) - pos_q(i)), h], a learned
+/// value per head for exact small distances and logarithmic buckets of larger ones (see math/buckets.hpp).
 /// Conventions  added to unscaled scores (T5 uses scale 1); the encoder is bidirectional, the decoder causal; one table
 ///              per stack, shared by its layers; cross attention has no bias.
 /// Domain   every int64 position; borders as integer arithmetic puts them, for any num_buckets and max_distance.
-/// Cost     num_buckets * heads parameters; lines of 2 * max_distance + 1 values per head, one load per batch of logits.
+/// Cost     num_buckets * heads parameters; lines of 2 * max_distance + 1 values per head, one load per batch of
+///          logits.
 /// Throws   std::invalid_argument for impossible options or a table of another size.
 /// Who uses it  T5, mT5, UMT5, FLAN-T5, MPNet, WavLM.
 /// Example  examples/relative_bucket_example.cpp

@@ -39,16 +39,16 @@ struct register_rows {
     below.clear();
   }
   template <class C>
-  POSENC_ALWAYS_INLINE void load(const C* out, std::int64_t step) noexcept {
-    left = B::load_unaligned(out);
-    right = B::load_unaligned(out + B::size);
-    below.load(out + step, step);
-  }
-  template <class C>
   POSENC_ALWAYS_INLINE void store(C* out, std::int64_t step) const noexcept {
     left.store_unaligned(out);
     right.store_unaligned(out + B::size);
     below.store(out + step, step);
+  }
+  template <class C>
+  POSENC_ALWAYS_INLINE void add_to(C* out, std::int64_t step) const noexcept {
+    (B::load_unaligned(out) + left).store_unaligned(out);
+    (B::load_unaligned(out + B::size) + right).store_unaligned(out + B::size);
+    below.add_to(out + step, step);
   }
   template <class C>
   POSENC_ALWAYS_INLINE void add(const C* a, std::int64_t step, const B& p, const B& q) noexcept {
@@ -62,15 +62,16 @@ template <class B>
 struct register_rows<0, B> {
   POSENC_ALWAYS_INLINE void clear() noexcept {}
   template <class C>
-  POSENC_ALWAYS_INLINE void load(const C*, std::int64_t) noexcept {}
-  template <class C>
   POSENC_ALWAYS_INLINE void store(C*, std::int64_t) const noexcept {}
+  template <class C>
+  POSENC_ALWAYS_INLINE void add_to(C*, std::int64_t) const noexcept {}
   template <class C>
   POSENC_ALWAYS_INLINE void add(const C*, std::int64_t, const B&, const B&) noexcept {}
 };
 
 }  // namespace detail
 
+/// Each call sums from zero and adds once, so that the error of a long row grows with its tiles, not its keys.
 /// One register block: out[r][0 .. panel) = (Accumulate ? out : 0) + sum_k a[r][k] * panel[k].
 template <class Arch, int Rows, bool Accumulate, class C>
 void multiply_block(const C* a, std::int64_t a_step, const C* panel, C* out, std::int64_t out_step,
@@ -78,14 +79,14 @@ void multiply_block(const C* a, std::int64_t a_step, const C* panel, C* out, std
   using B = simd::batch<C, Arch>;
   constexpr std::int64_t w = simd::width<C, Arch>;
   detail::register_rows<Rows, B> sums;
-  if constexpr (Accumulate) {
-    sums.load(out, out_step);
-  } else {
-    sums.clear();
-  }
+  sums.clear();
   for (std::int64_t k = 0; k < inner; ++k)
     sums.add(a + k, a_step, B::load_unaligned(panel + k * 2 * w), B::load_unaligned(panel + k * 2 * w + w));
-  sums.store(out, out_step);
+  if constexpr (Accumulate) {
+    sums.add_to(out, out_step);
+  } else {
+    sums.store(out, out_step);
+  }
 }
 
 /// The same with the number of rows, 1 .. block_rows, known at run time.

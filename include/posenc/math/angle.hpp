@@ -1,11 +1,11 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// Exact angles. A frequency f is kept as the number of turns per position, f / (2 pi), in 64-bit fixed point; the phase
-/// of position p is p * step modulo 2^64, where wrapping is the reduction: nothing is lost at any int64 position,
+/// Exact angles. A frequency f is kept as the number of turns per position, f / (2 pi), in 64-bit fixed point; the
+/// phase of position p is p * step modulo 2^64, where wrapping is the reduction: nothing is lost at any int64 position,
 /// negative ones included, and stepping by one is one integer addition.
-/// Error   the step is rounded to 2^-65 turns, so an angle is off by at most |p| * 2^-65 turns: 1.7e-10 rad at p = 10^9,
-///         1.7e-13 at 10^6; plus the conversion to double, 2^-53 of a quarter turn.
+/// Error   the step is rounded to 2^-65 turns, so an angle is off by at most |p| * 2^-65 turns: 1.7e-10 rad at p =
+///         10^9, 1.7e-13 at 10^6; plus the conversion to double, 2^-53 of a quarter turn.
 /// Cost    one integer multiplication per (position, frequency), then one sine and cosine of a reduced argument.
 
 #include <posenc/math/double_double.hpp>
@@ -74,7 +74,8 @@ struct cos_sin_pair {
 }
 
 /// The angle as models run in float32 formed it: float(position) * float(inv_freq), rounded to float. The named
-/// compatibility mode: off by up to |p| * inv_freq * 2^-24 from the exact angle, bit for bit what they were trained with.
+/// compatibility mode: off by up to |p| * inv_freq * 2^-24 from the exact angle, bit for bit what they were trained
+/// with.
 [[nodiscard]] inline float float32_angle(double position, float inv_freq) noexcept {
   const volatile float product = static_cast<float>(position) * inv_freq;  // no fused or widened product
   return product;

@@ -4,8 +4,8 @@
 /// T5's buckets of relative positions (Raffel et al. 2020). With rel = key - query:
 ///   bidirectional: half of the buckets for each sign, offset num_buckets / 2 if rel > 0, n = |rel|
 ///   causal:        all of them, n = max(-rel, 0)
-///   n < e: bucket n, e = half of the side's buckets; else e + floor(ln(n/e) / ln(max_distance/e) * (side - e)), at most
-///   side - 1.
+///   n < e: bucket n, e = half of the side's buckets; else e + floor(ln(n/e) / ln(max_distance/e) * (side - e)), at
+///   most side - 1.
 /// The borders are decided by logarithms of 106 bits, so exact powers (n = 16, 32, 64 for 32 buckets, 128) fall where
 /// integer arithmetic puts them.
 

@@ -12,6 +12,7 @@
 
 #include <xsimd/xsimd.hpp>
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -105,6 +106,11 @@ struct lanes<xsimd::batch<T, A>> {
   using scalar = T;
   using mask = xsimd::batch_bool<T, A>;
   static constexpr int size = static_cast<int>(B::size);
+  alignas(64) static constexpr std::array<T, B::size> counted = [] {
+    std::array<T, B::size> values{};
+    for (std::size_t i = 0; i < B::size; ++i) values[i] = static_cast<T>(i);
+    return values;
+  }();
 
   /// Lanes from memory of any scalar type; T itself is one unaligned load.
   template <class S>
@@ -122,11 +128,7 @@ struct lanes<xsimd::batch<T, A>> {
   static POSENC_ALWAYS_INLINE B broadcast(const S& x) {
     return B(static_cast<T>(x));
   }
-  static POSENC_ALWAYS_INLINE B iota() {
-    alignas(A::alignment()) T lane[B::size];
-    for (std::size_t i = 0; i < B::size; ++i) lane[i] = static_cast<T>(i);
-    return B::load_aligned(lane);
-  }
+  static POSENC_ALWAYS_INLINE B iota() { return B::load_aligned(counted.data()); }
   static POSENC_ALWAYS_INLINE B select(const mask& m, const B& yes, const B& no) { return xsimd::select(m, yes, no); }
   static POSENC_ALWAYS_INLINE mask greater(const B& a, const B& b) { return a > b; }
   static POSENC_ALWAYS_INLINE mask mask_from(const bool* truth) {

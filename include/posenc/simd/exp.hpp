@@ -10,7 +10,8 @@ namespace posenc::simd {
 /// e^x.
 /// Domain  x <= 88.37 (float) and x <= 709.43 (double); from there on infinity, a little early. -inf gives 0, NaN stays
 ///         NaN.
-/// Error   at most 2 ulp (float and double) where the result is normal; below that, less than the smallest normal number.
+/// Error   at most 2 ulp (float and double) where the result is normal; below that, less than the smallest normal
+///         number.
 template <class T, class A>
 [[nodiscard]] POSENC_ALWAYS_INLINE xsimd::batch<T, A> exp(const xsimd::batch<T, A>& x) noexcept {
   using B = xsimd::batch<T, A>;

@@ -2,8 +2,8 @@
 #pragma once
 /// @file
 /// One body for whole batches and tail. The body gets an index and an access object whose `load` and `store` move a
-/// whole batch, or the elements that are left; the arithmetic between them is the same code, so an element's result does
-/// not depend on where it falls in the array. Nothing outside [0, n) is read or written.
+/// whole batch, or the elements that are left; the arithmetic between them is the same code, so an element's result
+/// does not depend on where it falls in the array. Nothing outside [0, n) is read or written.
 ///   for_lanes<Arch, float>(n, [&](std::int64_t i, auto access) { access.store(y + i, access.load(x + i) * a); });
 
 #include <posenc/simd/memory.hpp>

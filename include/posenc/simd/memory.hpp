@@ -2,8 +2,8 @@
 #pragma once
 /// @file
 /// Loads that widen and stores that round once: float and double as they are, half through F16C where the Arch has it
-/// and by integer arithmetic elsewhere, bfloat16 by shifts. Ties go to even, NaN stays NaN, exactly as `narrow` does one
-/// element at a time.
+/// and by integer arithmetic elsewhere, bfloat16 by shifts. Ties go to even, NaN stays NaN, exactly as `narrow` does
+/// one element at a time.
 
 #include <posenc/simd/batch.hpp>
 

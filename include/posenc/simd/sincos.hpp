@@ -9,8 +9,8 @@
 
 namespace posenc::simd {
 
-/// cos and sin of phases in units of 2^-64 turns (see math/angle.hpp): the reduction is integer arithmetic, the rest two
-/// polynomials on [-pi/4, pi/4].
+/// cos and sin of phases in units of 2^-64 turns (see math/angle.hpp): the reduction is integer arithmetic, the rest
+/// two polynomials on [-pi/4, pi/4].
 /// Domain  every phase. Error: at most 4.5e-16 absolute. Phases 0 and multiples of a quarter turn are exact.
 template <class A>
 [[nodiscard]] POSENC_ALWAYS_INLINE std::pair<xsimd::batch<double, A>, xsimd::batch<double, A>> cos_sin_of_phase(
