@@ -1,6 +1,7 @@
 # Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
-# posenc_catch_program(NAME [EVERY_LEVEL] SOURCES files...): a Catch2 program and its test. With EVERY_LEVEL one per
-# level, named NAME.LEVEL; a level that this CPU can not run is built, and its test is skipped by name.
+# posenc_catch_program(NAME [EVERY_LEVEL | BOTH_ENDS] SOURCES files...): a Catch2 program and its test. With EVERY_LEVEL
+# one per level, with BOTH_ENDS one for the lowest and one for the highest,
+# named NAME.LEVEL; a level that this CPU can not run is built, and its test is skipped by name.
 
 add_custom_target(posenc_catch_programs)
 
@@ -39,7 +40,7 @@ function(posenc_precompiled result level)
 endfunction()
 
 function(posenc_catch_program name)
-  cmake_parse_arguments(arg "EVERY_LEVEL" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "EVERY_LEVEL;BOTH_ENDS" "" "SOURCES" ${ARGN})
   if(NOT arg_SOURCES)
     return()
   endif()
