@@ -1,6 +1,6 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 // Rotation of 32 heads x 128 channels, in place, beside its floor: the same bytes multiplied in place by a constant.
-// Targets (docs/design.md): <= 1.3 x the floor at 2048 tokens, <= 2 x up to 512; half and bfloat16 <= 0.7 x the float
+// Targets: <= 1.3 x the floor at 2048 tokens, <= 2 x up to 512; half and bfloat16 <= 0.7 x the float
 // time at 2048. Names: layer/op/storage/tokens.
 #include <posenc/core/eigen.hpp>
 #include <posenc/encoders/rope_table.hpp>

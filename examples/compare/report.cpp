@@ -70,7 +70,8 @@ nlohmann::json to_json(const measure_results& r) {
 
 std::string relations_enter(const posenc::encoder_traits& t) {
   if (t.relation == posenc::relation::none) return "not at all, the mask alone orders";
-  if (t.relation == posenc::relation::absolute) return "through weights that learn them";
+  if (t.relation == posenc::relation::absolute)
+    return t.site == posenc::site::input ? "through weights that learn them" : "q.k by distance, in some layers";
   std::string words = t.site == posenc::site::logit
                           ? std::string("a value per distance, ") + (t.symmetric ? "sides alike" : "sides differ")
                           : std::string("q.k by distance");
@@ -80,7 +81,9 @@ std::string relations_enter(const posenc::encoder_traits& t) {
 
 std::string length_limit(const posenc::encoder_traits& t, const posenc::encoder_description& d) {
   if (d.position_limit) return "its table, " + pe::grouped(*d.position_limit) + " positions";
-  if (d.monotone) return "nothing: no key gains with distance";
+  // Nothing in the formula ends there; what the weights do at lengths they never saw is another matter.
+  if (t.relation == posenc::relation::none) return "the lengths trained on";
+  if (d.monotone) return "no key gains with distance";
   return t.relation == posenc::relation::absolute ? "the positions trained on" : "the distances trained on";
 }
 

@@ -305,7 +305,10 @@ TEST_CASE("claims: irope, layer by layer", "[laws][claims]") {
     });
   };
   CHECK(moved(0) > 1e-4);
+  CHECK(claims.relation == posenc::relation::absolute);
   CHECK(!claims.translation_invariant);
+  CHECK(!claims.symmetric);
+  CHECK(!m.describe().monotone);
   CHECK(moved(3) < 1e-15);
   CHECK(m.describe().shift == posenc::cache_shift::rotate_keys);
 }

@@ -6,7 +6,7 @@ Compiles attention with one policy and with four that differ in their bias, and 
 four. Prints seconds of processor time: the headers alone, the first policy, each further one. They are a report,
 nothing is timed against a bound.
 With --gate (clang only) it counts instead: -ftime-trace lists every instantiation, and a further policy may add at most
-GATE of them: it adds 1115 today, and a hook that multiplies would add thousands.
+GATE of them: a hook that multiplies would add thousands.
 """
 import argparse
 import json

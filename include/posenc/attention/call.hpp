@@ -8,6 +8,7 @@
 #include <posenc/core/policy.hpp>
 #include <posenc/core/view.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -78,11 +79,19 @@ void check_policy(const char* function, const Policy& p, const call& c) {
       require(part.heads() == c.heads, function, "the heads of an encoder of the policy", "must equal those of q",
               part.heads());
   };
+  const int axes = std::max(c.query_positions.axis_count(), c.key_positions.axis_count());
+  bool several = false;
+  const auto takes_axes = [&]<class P>(const P&) {
+    if constexpr (requires { P::several_axes; }) several = several || P::several_axes;
+  };
   if constexpr (is_policy<Policy>::value) {
     for_parts(p.parts, check_part);
+    for_parts(p.parts, takes_axes);
   } else {
     check_part(p);
+    takes_axes(p);
   }
+  require(axes == 1 || several, function, "positions", "must have one axis: no part of the policy takes several", axes);
 }
 
 template <class C>

@@ -33,7 +33,8 @@ class irope {
  public:
   static constexpr encoder_traits traits{.name = "irope",
                                          .site = site::query_key,
-                                         .relation = relation::relative,
+                                         // Chunk borders and the temperature lie at absolute positions.
+                                         .relation = relation::absolute,
                                          .origin = origin::designed,
                                          .translation_invariant = false,
                                          .symmetric = false};

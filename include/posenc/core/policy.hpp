@@ -14,6 +14,7 @@
 ///   softmax start    sink(head)
 ///   once per call    check(call): refuses a call that the part does not fit; heads(): must equal those of q;
 ///                    workspace_bytes(call), bind(std::byte*, call) -> the closure that the hooks are taken from
+///   A part that takes positions of several axes says so: static constexpr bool several_axes = true.
 ///   A query scale that uses visible_keys says so: static constexpr bool needs_visible_keys = true.
 ///
 /// A row op may be evaluated on lanes past the last key; those lanes are discarded. Id arrays and lines carry

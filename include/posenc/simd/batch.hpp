@@ -60,11 +60,11 @@ constexpr auto neighbour_indices() {
 }
 }  // namespace detail
 
-/// (x1, x0, x3, x2, ...): the partners of interleaved pairs. Where the lanes of a pair share 128 bits the exchange stays
-/// inside them; the general permutation is several times slower on some processors.
+/// (x1, x0, x3, x2, ...): the partners of interleaved pairs. Where the lanes of a pair share 128 bits the exchange
+/// stays inside them; the general permutation is several times slower on some processors.
 template <class T, class A>
 [[nodiscard]] POSENC_ALWAYS_INLINE xsimd::batch<T, A> swap_pairs(const xsimd::batch<T, A>& x) noexcept {
-  using B = xsimd::batch<T, A>;
+  using B [[maybe_unused]] = xsimd::batch<T, A>;
 #if defined(__AVX512F__)
   if constexpr (std::same_as<T, float> && B::size == 16) return B(_mm512_permute_ps(static_cast<__m512>(x), 0xB1));
   if constexpr (std::same_as<T, double> && B::size == 8) return B(_mm512_permute_pd(static_cast<__m512d>(x), 0x55));
