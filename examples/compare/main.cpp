@@ -26,11 +26,9 @@ std::string model_folder(const std::string& given) {
 
 void run(const compare::options& o) {
   const auto start = std::chrono::steady_clock::now();
-  std::ofstream json;
-  if (!o.json.empty()) {
-    json.open(o.json);
-    if (!json) throw std::runtime_error(o.json + ": cannot be written");
-  }
+  // Opened for appending now, so that a path that cannot be written is refused at once and an old file keeps its
+  // contents until there are new ones.
+  if (!o.json.empty() && !std::ofstream(o.json, std::ios::app)) throw std::runtime_error(o.json + ": cannot be written");
   posenc_examples::progress progress;
   const compare::swap_results swapped = compare::swap_encodings(model_folder(o.model), o.text, progress);
   progress.clear();
@@ -41,7 +39,8 @@ void run(const compare::options& o) {
   print(std::cout, measured);
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (json.is_open()) {
+  if (!o.json.empty()) {
+    std::ofstream json(o.json);
     write_json(json, swapped, measured, seconds);
     json.close();
     if (!json) throw std::runtime_error(o.json + ": cannot be written");

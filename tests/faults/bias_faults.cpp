@@ -6,6 +6,7 @@
 #include <posenc/attention/masks.hpp>
 #include <posenc/attention/reference.hpp>
 #include <posenc/encoders/alibi.hpp>
+#include <posenc/encoders/position_ids.hpp>
 #include <posenc/encoders/relative_bucket.hpp>
 
 #include "support/catch.hpp"
@@ -186,7 +187,9 @@ TEST_CASE("F52: the bias of a pair depends on its positions alone, whatever the 
 
 TEST_CASE("F53: left padding moves neither the key-only form nor the outputs") {
   const posenc::alibi<double> key_only({.heads = 2, .form = posenc::alibi_form::key_only});
-  const std::array<std::int64_t, 4> ids{0, 0, 0, 1};  // padding takes any position; here 0
+  const std::array<std::int64_t, 4> mask{0, 0, 1, 1};
+  const std::vector<std::int64_t> ids = posenc::masked_ids<std::int64_t>(mask);
+  REQUIRE(ids == std::vector<std::int64_t>{0, 0, 0, 1});  // padding takes any position; here 0
   const std::vector<double> first = bias_of(key_only, 2, 0, positions::listed(ids), 4, positions::listed(ids), 4);
   const std::vector<double> second = bias_of(key_only, 2, 1, positions::listed(ids), 4, positions::listed(ids), 4);
   for (std::size_t i = 0; i < 4; ++i) {
@@ -212,6 +215,18 @@ TEST_CASE("F53: left padding moves neither the key-only form nor the outputs") {
                                 {.query_positions = positions::listed(ids), .key_positions = positions::listed(ids)});
     for (std::size_t i = 0; i < 12; ++i) CHECK(beside[12 + i] == Approx(alone[i]).margin(1e-14));
     for (std::size_t i = 0; i < 12; ++i) CHECK(beside[i] != 99);
+
+    // The same through the kernels; one policy for both, without padding where there is none.
+    std::vector<double> fused_alone(12);
+    std::vector<double> fused_beside(24);
+    posenc::attention(short_one, short_one, short_one, view(fused_alone.data(), short_one.extents()),
+                      posenc::compose(alibi, posenc::causal{}, posenc::padding{}));
+    posenc::attention(long_one, long_one, long_one, view(fused_beside.data(), long_one.extents()),
+                      posenc::compose(alibi, posenc::causal{}, posenc::padding{begin, {}}),
+                      {.query_positions = positions::listed(ids), .key_positions = positions::listed(ids)});
+    for (std::size_t i = 0; i < 12; ++i) CHECK(fused_alone[i] == Approx(alone[i]).margin(1e-14));
+    for (std::size_t i = 0; i < 12; ++i) CHECK(fused_beside[12 + i] == Approx(alone[i]).margin(1e-14));
+    for (std::size_t i = 0; i < 12; ++i) CHECK(fused_beside[i] != 99);
   }
 }
 

@@ -13,6 +13,7 @@
 #include <posenc/encoders/sinusoidal.hpp>
 
 #include "support/catch.hpp"
+#include "support/tolerance.hpp"
 
 #include <array>
 #include <cmath>
@@ -25,6 +26,7 @@ namespace {
 using posenc::positions;
 using posenc::rope;
 using posenc::view;
+using posenc_test::largest_difference;
 
 const std::vector<double> x4{1, 2, 3, 4};
 const std::vector<double> k4{0.5, -1, 2, 0.25};
@@ -40,12 +42,6 @@ std::vector<double> random_numbers(std::size_t n, unsigned seed) {
   for (double& e : x) e = draw(random);
   return x;
 }
-double largest_difference(const double* a, const double* b, std::size_t n) {
-  double worst = 0;
-  for (std::size_t i = 0; i < n; ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
-  return worst;
-}
-
 }  // namespace
 
 TEST_CASE("F14: left padding takes no positions, row by row") {
@@ -82,7 +78,7 @@ TEST_CASE("F15: negative positions turn the other way") {
   }
   for (const std::int64_t p : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{1000000000}}) {
     const std::vector<double> back = turned(half, turned(half, x4, positions::from(p)), positions::from(-p));
-    CHECK(largest_difference(back.data(), x4.data(), 4) <= 1e-9);
+    CHECK(largest_difference(back, x4) <= 1e-9);
   }
 }
 
@@ -160,7 +156,7 @@ TEST_CASE("F20: token by token is the whole, with offsets 0, 6, 7, 8") {
     const std::vector<double> step = attend(past, 1);
     steps.insert(steps.end(), step.begin(), step.end());
   }
-  CHECK(largest_difference(whole.data(), steps.data(), whole.size()) <= 1e-14);
+  CHECK(largest_difference(whole, steps) <= 1e-14);
 }
 
 TEST_CASE("F21: a query stands behind its cached keys, and no offset is a type of its own") {
@@ -187,7 +183,7 @@ TEST_CASE("F22: every encoder says whether cached keys can be moved") {
   std::vector<double> moved = turned(r, keys, positions::from(7));
   r.shift(view(moved.data(), {.tokens = 5, .dim = 4}), -7);
   const std::vector<double> fresh = turned(r, keys, positions::from(0));
-  CHECK(largest_difference(moved.data(), fresh.data(), 20) <= 1e-12);
+  CHECK(largest_difference(moved, fresh) <= 1e-12);
 
   // ALiBi and T5: only positions change, the bias of a pair stays.
   const posenc::alibi<double> alibi(1);

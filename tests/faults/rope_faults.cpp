@@ -217,3 +217,22 @@ TEST_CASE("F10: an odd rotated width is refused at construction, an odd head is 
   CHECK(y[4] == 5);
   CHECK(y[0] != 1);
 }
+
+TEST_CASE("F25: without scaling the angle of pair 0 at position 3 is 3") {
+  const std::vector<double> one{1, 0, 0, 0};
+  // Pair 0 is (0, 2) or (0, 1); 3 lies inside half a turn, so the channels give the angle back.
+  const auto angle = [&](const posenc::rope_options& o) {
+    const std::vector<double> y = rotated(one, 3, o);
+    return std::atan2(y[o.layout == posenc::half_split ? 2 : 1], y[0]);
+  };
+  for (const auto layout : {posenc::half_split, posenc::interleaved}) {
+    CHECK(angle({.layout = layout}) == Approx(3).margin(1e-14));
+    CHECK(angle({.layout = layout, .scaling = posenc::linear{}}) == Approx(3).margin(1e-14));
+    CHECK(angle({.layout = layout, .scaling = posenc::linear{1}}) == Approx(3).margin(1e-14));
+    // No scaling is a factor of 1, bit for bit.
+    CHECK(rotated(x4, 3, {.layout = layout}) == rotated(x4, 3, {.layout = layout, .scaling = posenc::linear{1}}));
+    // The fault, positions doubled, is an angle of 6; it is to be had by asking for it alone.
+    CHECK(angle({.layout = layout, .scaling = posenc::linear{0.5}}) == Approx(6 - 2 * std::acos(-1)).margin(1e-14));
+    CHECK(angle({.layout = layout, .scaling = posenc::linear{2}}) == Approx(1.5).margin(1e-14));
+  }
+}

@@ -72,51 +72,55 @@ sample content(std::uint64_t seed) {
 /// Whether adding a constant to all positions changes no weight.
 template <class Encoder>
 bool translation_invariant(const Encoder& e) {
-  double moved = 0;
+  posenc_test::worst moved;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     const auto s = content(seed);
     const auto here = weights(e, s.q, s.k, positions::from(3), positions::from(1));
     for (const std::int64_t t : {1, 50, 200})
-      moved =
-          std::max(moved, laws::difference(weights(e, s.q, s.k, positions::from(3 + t), positions::from(1 + t)), here));
+      moved.see(laws::difference(weights(e, s.q, s.k, positions::from(3 + t), positions::from(1 + t)), here),
+                static_cast<long double>(t));
   }
-  CAPTURE(moved);
+  INFO(moved);
+  REQUIRE(std::isfinite(moved.error));
   // Nothing in between: a claim that is nearly true is false.
-  REQUIRE((moved < 1e-12 || moved > 1e-4));
-  return moved < 1e-12;
+  REQUIRE((moved.error < 1e-12 || moved.error > 1e-4));
+  return moved.error < 1e-12;
 }
 
 /// Whether exchanging the sides of a query (distance r for -r) changes no weight: the keys keep their content.
 template <class Encoder>
 bool symmetric(const Encoder& e) {
-  double moved = 0;
+  posenc_test::worst moved;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     laws::random_case any(seed);
     const auto q = any.vector(width);
     const auto k = any.vector(5 * width);
     const std::vector<std::int64_t> ahead{100, 101, 103, 110, 160};
     const std::vector<std::int64_t> behind{100, 99, 97, 90, 40};
-    moved = std::max(moved, laws::difference(weights(e, q, k, positions::from(100), positions::listed(ahead)),
-                                             weights(e, q, k, positions::from(100), positions::listed(behind))));
+    moved.see(laws::difference(weights(e, q, k, positions::from(100), positions::listed(ahead)),
+                               weights(e, q, k, positions::from(100), positions::listed(behind))),
+              static_cast<long double>(seed));
   }
-  CAPTURE(moved);
-  REQUIRE((moved < 1e-12 || moved > 1e-4));
-  return moved < 1e-12;
+  INFO(moved);
+  REQUIRE(std::isfinite(moved.error));
+  REQUIRE((moved.error < 1e-12 || moved.error > 1e-4));
+  return moved.error < 1e-12;
 }
 
 /// none: no weight depends on positions. relative: weights depend on differences alone. absolute: on more.
 template <class Encoder>
 posenc::relation relation(const Encoder& e) {
-  double moved = 0;
+  posenc_test::worst moved;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     const auto s = content(seed);
     std::vector<std::int64_t> spread;
     for (std::int64_t t = 0; t < s.tokens; ++t) spread.push_back(t * t);
-    moved =
-        std::max(moved, laws::difference(weights(e, s.q, s.k, positions::from(0), positions::from(0)),
-                                         weights(e, s.q, s.k, positions::listed(spread), positions::listed(spread))));
+    moved.see(laws::difference(weights(e, s.q, s.k, positions::from(0), positions::from(0)),
+                               weights(e, s.q, s.k, positions::listed(spread), positions::listed(spread))),
+              static_cast<long double>(seed));
   }
-  if (moved < 1e-12) return posenc::relation::none;
+  REQUIRE(std::isfinite(moved.error));
+  if (moved.error < 1e-12) return posenc::relation::none;
   return translation_invariant(e) ? posenc::relation::relative : posenc::relation::absolute;
 }
 
@@ -181,18 +185,28 @@ void check_cache_shift(const Encoder& e) {
   }
 }
 
-/// Whether position_limit is the first position that is refused.
+/// Whether position_limit is the first position that is refused. Without a limit, a query and two keys far away still
+/// have weights, and where a shift of all positions changes nothing they are those of the same three at 1.
 template <class Encoder>
 void check_position_limit(const Encoder& e) {
   laws::random_case any(3);
-  const auto x = any.vector(width);
-  const auto at = [&](std::int64_t p) { return weights(e, x, x, positions::from(p), positions::from(p)); };
+  const auto q = any.vector(width);
+  const auto k = any.vector(2 * width);
+  const auto at = [&](std::int64_t p) { return weights(e, q, k, positions::from(p), positions::from(p - 1)); };
   if (const auto limit = e.describe().position_limit) {
     CHECK_NOTHROW(at(*limit - 1));
     CHECK_THROWS_AS(at(*limit), std::out_of_range);
   } else {
-    for (const std::int64_t far : {std::int64_t{1000}, std::int64_t{1} << 40, -(std::int64_t{1} << 40)})
-      CHECK(laws::difference(at(far), std::vector<double>(heads, 1.0)) == 0);
+    const auto near = at(1);
+    CHECK(std::abs(near[0] - near[1]) > 1e-3);
+    for (const std::int64_t far : {std::int64_t{1000}, std::int64_t{1} << 40, -(std::int64_t{1} << 40)}) {
+      const auto w = at(far);
+      for (std::size_t h = 0; h < heads; ++h) {
+        CHECK((w[2 * h] > 0 && w[2 * h + 1] > 0));
+        CHECK(std::abs(w[2 * h] + w[2 * h + 1] - 1) < 1e-15);
+      }
+      if (Encoder::traits.translation_invariant) CHECK(laws::difference(w, near) < 1e-12);
+    }
   }
 }
 

@@ -166,9 +166,11 @@ TEST_CASE("projected sinusoids are not relative, rotations are", "[facts][sinuso
       const auto q = project(w_q, with_wave(content_q, i));
       const auto k = project(w_k, with_wave(content_k, i - 3));
       const double added = laws::dot(q.data(), k.data(), dim);
+      REQUIRE(std::isfinite(added));  // min and max pass over a NaN
       added_lo = std::min(added_lo, added);
       added_hi = std::max(added_hi, added);
       const double score = rope_score(r, content_q, static_cast<double>(i), content_k, static_cast<double>(i - 3));
+      REQUIRE(std::isfinite(score));
       turned_lo = std::min(turned_lo, score);
       turned_hi = std::max(turned_hi, score);
     }

@@ -5,6 +5,8 @@
 /// prints what to repeat. std::mt19937_64 gives the same numbers everywhere; the distributions of the standard library
 /// do not, so none is used.
 
+#include "support/tolerance.hpp"
+
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -44,17 +46,10 @@ class random_case {
   std::mt19937_64 engine_;
 };
 
-/// The largest |a(i) - b(i)|; NaN where there is one, infinity for lists of different length.
+/// The largest |a(i) - b(i)|; infinity where one is NaN, and for lists of different length.
 template <class A, class B>
 double difference(const std::vector<A>& a, const std::vector<B>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double worst = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double d = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-    if (std::isnan(d)) return d;
-    if (d > worst) worst = d;
-  }
-  return worst;
+  return posenc_test::largest_difference(a, b);
 }
 
 template <class A, class B>

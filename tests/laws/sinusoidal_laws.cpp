@@ -52,7 +52,7 @@ TEST_CASE("sinusoidal: PE(p + k) = A(k) PE(p), the same A at every p", "[laws][s
     // Frequencies are told by a rope of as many channels, not by the encoder under test.
     const auto w = posenc::rope<double>{{.head_dim = 2 * pairs}}.inv_freq();
     const std::int64_t k = any.whole(-50, 50);
-    double worst = 0;
+    posenc_test::worst worst;
     for (int n = 0; n < 3; ++n) {
       const std::int64_t p = any.whole(-100000, 100000);
       const auto here = row(e, p);
@@ -61,11 +61,12 @@ TEST_CASE("sinusoidal: PE(p + k) = A(k) PE(p), the same A at every p", "[laws][s
         const double c = std::cos(w[static_cast<std::size_t>(i)] * static_cast<double>(k));
         const double s = std::sin(w[static_cast<std::size_t>(i)] * static_cast<double>(k));
         const auto [sine, cosine] = place(layout, pairs, i);
-        worst = std::max({worst, std::abs(there[sine] - (c * here[sine] + s * here[cosine])),
-                          std::abs(there[cosine] - (c * here[cosine] - s * here[sine]))});
+        worst.see(std::abs(there[sine] - (c * here[sine] + s * here[cosine])), static_cast<long double>(p));
+        worst.see(std::abs(there[cosine] - (c * here[cosine] - s * here[sine])), static_cast<long double>(p));
       }
     }
-    CHECK(worst < 1e-13);
+    INFO(worst);
+    CHECK(worst.error < 1e-13);
   }
 }
 

@@ -74,8 +74,8 @@ class gpt2 {
   }
   [[nodiscard]] matrix<double> token_rows(const token_ids& ids) const { return embedding_rows(tokens_, ids); }
 
-  /// Logits [tokens, 1000]. The rows of the table are the caller's positions. Visibility goes by `visible_at`; left out,
-  /// by index, as a causal matrix would have it.
+  /// Logits [tokens, 1000]. A token takes the row of its position. Visibility goes by `visible_at`; left
+  /// out, by index, as a causal matrix would have it.
   [[nodiscard]] matrix<double> run(const token_ids& ids, const positions& at, const policy& p = causal(),
                                    const positions& visible_at = {}) const {
     matrix<double> x = token_rows(ids);
@@ -136,7 +136,7 @@ const expected& values() {
 
 template <class A, class B>
 double largest_difference(const A& a, const B& b) {
-  return (a - b).cwiseAbs().maxCoeff();
+  return (a - b).cwiseAbs().template maxCoeff<Eigen::PropagateNaN>();
 }
 /// Five tokens behind two of padding.
 const std::vector<std::int64_t> two{2};

@@ -6,7 +6,8 @@
 ///   k ulp          ulp_error<T>(got, exact): distance from a wider value in units of the last place of T
 ///   elementwise    elementwise<T>(k, scale): k roundings of values up to `scale`
 ///   reduction      reduction<T>(n, terms): a sum of n products in any order, terms = sum |a_i b_i|
-/// `worst` keeps the largest error of a sweep and where it was, for one CHECK after the loop.
+/// `worst` keeps the largest error of a sweep and where it was, for one CHECK after the loop; `largest_difference` does
+/// so for two lists. Neither passes over a NaN, as std::max would.
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +17,7 @@
 #include <limits>
 #include <ostream>
 #include <type_traits>
+#include <vector>
 
 namespace posenc_test {
 
@@ -65,7 +67,7 @@ template <class T>
 struct worst {
   long double error = 0;
   long double at = 0;
-  void see(long double e, long double where) noexcept {
+  void see(long double e, long double where = 0) noexcept {
     if (std::isnan(e)) e = INFINITY;
     if (e > error) {
       error = e;
@@ -76,5 +78,15 @@ struct worst {
     return out << "largest error " << static_cast<double>(w.error) << " at " << static_cast<double>(w.at);
   }
 };
+
+/// The largest |a - b|; infinity where one is NaN, and for lists of different length.
+template <class A, class B>
+[[nodiscard]] double largest_difference(const std::vector<A>& a, const std::vector<B>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  worst w;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    w.see(std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])), static_cast<long double>(i));
+  return static_cast<double>(w.error);
+}
 
 }  // namespace posenc_test

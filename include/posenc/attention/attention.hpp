@@ -25,9 +25,6 @@ namespace posenc {
 
 namespace detail {
 
-template <class... T>
-using attention_compute_t = std::conditional_t<(std::same_as<compute_t<T>, double> || ...), double, float>;
-
 /// Bytes of the id lists: one per batch row that has its own.
 inline std::size_t id_bytes(const call& c) noexcept {
   if (c.key_positions.contiguous()) return 0;
@@ -42,9 +39,8 @@ std::size_t workspace_bytes(const Policy& policy, const call& c, std::int64_t wo
 }
 
 /// Every row gets its empty value: no key to see.
-template <class C, class O, class Policy>
-void write_without_keys(const view<O>& out, const view<C>& lse, const call& c, const Policy& policy) {
-  const auto pack = bind_policy(policy, nullptr, c);
+template <class C, class O, class Pack>
+void write_without_keys(const view<O>& out, const view<C>& lse, const Pack& pack) {
   for (std::int64_t b = 0; b < out.batch(); ++b)
     for (std::int64_t t = 0; t < out.tokens(); ++t)
       for (std::int64_t h = 0; h < out.heads(); ++h) {
@@ -61,6 +57,8 @@ template <class Arch, class C, class Keys, class Q, class K, class V, class O, c
 void run_blocks(const view<Q>& q, const view<K>& k, const view<V>& v, const view<O>& out,
                 const attention_options<C>& options, const call& c, const Pack& pack, const std::int64_t* ids,
                 std::byte* scratch, Executor& executor) {
+  static_assert(all_speak<simd::batch<C, Arch>, Keys, Pack>,
+                "posenc: a part of the policy has no hook that attention knows; hooks are const members");
   const scratch_layout<C, Arch> layout(c);
   const std::int64_t rows = c.queries * (c.heads / c.kv_heads);
   const std::int64_t blocks = (rows + layout.rows - 1) / layout.rows;
@@ -109,10 +107,13 @@ void attention(view<Q> q, view<K> k, view<V> v, view<O> out, const Policy& polic
   const call c = detail::checked_call(function, q, k, v, out, options.query_positions, options.key_positions);
   detail::check_policy(function, policy, c);
   detail::check_lse(function, options.lse, c);
+  detail::check_written(function, "lse", options.lse, q, k, v, out);
+  detail::check_scale(function, options.scale);
+  const std::int64_t workers = executor.concurrency();
+  detail::require(workers >= 1, function, "executor.concurrency()", "must be at least 1", workers);
   if (c.batch == 0 || c.queries == 0 || c.heads == 0) return;
-  if (c.keys == 0) return detail::write_without_keys(out, options.lse, c, policy);
 
-  const std::size_t needed = detail::workspace_bytes<C, Arch>(policy, c, executor.concurrency());
+  const std::size_t needed = detail::workspace_bytes<C, Arch>(policy, c, workers);
   std::unique_ptr<std::byte[]> own;
   std::byte* memory = options.workspace.data();
   if (options.workspace.empty()) {
@@ -129,6 +130,7 @@ void attention(view<Q> q, view<K> k, view<V> v, view<O> out, const Policy& polic
   memory += (detail::id_bytes(c) + 63) / 64 * 64;
   const auto pack = detail::bind_policy(policy, memory, c);
   memory += detail::bound_bytes(policy, c);
+  if (c.keys == 0) return detail::write_without_keys(out, options.lse, pack);
   if (c.key_positions.contiguous()) {
     detail::run_blocks<Arch, C, contiguous_keys>(q, k, v, out, options, c, pack, nullptr, memory, executor);
   } else {

@@ -19,12 +19,28 @@ namespace detail {
 /// Refuses a policy of which some part has fewer heads than are asked for.
 template <class Policy>
 void check_bias_heads(const char* function, const Policy& policy, std::int64_t heads) {
+  require(heads >= 0, function, "head", "must not be negative", heads - 1);
   const auto check_part = [&]<class P>(const P& part) {
     if constexpr (requires {
                     { part.heads() } -> std::convertible_to<std::int64_t>;
                   })
       require(part.heads() >= heads, function, "the heads of an encoder of the policy",
               "must reach the head that is asked for", part.heads());
+  };
+  if constexpr (is_policy<Policy>::value) {
+    for_parts(policy.parts, check_part);
+  } else {
+    check_part(policy);
+  }
+}
+}  // namespace detail
+
+namespace detail {
+/// Asks the parts that transform logits whether they fit the call; masks and rotations take no part here.
+template <class T, class Policy>
+void check_logit_parts(const Policy& policy, const call& c) {
+  const auto check_part = [&]<class P>(const P& part) {
+    if constexpr (has_row<P, T, listed_keys> && !has_transform_q<P, T> && requires { part.check(c); }) part.check(c);
   };
   if constexpr (is_policy<Policy>::value) {
     for_parts(policy.parts, check_part);
@@ -53,6 +69,7 @@ void fill_bias(const Policy& policy, std::int64_t heads, const positions& query_
                .value_dim = 0,
                .query_positions = query_at,
                .key_positions = key_at};
+  detail::check_logit_parts<T>(policy, c);
   std::vector<std::byte> memory(detail::bound_bytes(policy, c) + 64);
   auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
   const auto pack = detail::bind_policy(policy, aligned, c);
@@ -70,6 +87,8 @@ void fill_bias(const Policy& policy, std::int64_t heads, const positions& query_
 /// float or double logits of `logits.size()` contiguous keys from position `first_key` on.
 template <simd_scalar C, class Policy, class Arch = simd::default_arch>
 void add_bias_row(const Policy& policy, const row& r, std::int64_t first_key, std::span<C> logits) {
+  detail::require(r.head >= 0 && r.kv_head >= 0 && r.query_index >= 0, "add_bias_row", "row",
+                  "must not hold a negative index, head", r.head);
   detail::check_bias_heads("add_bias_row", policy, r.head + 1);
   const auto n = static_cast<std::int64_t>(logits.size());
   const call c{.batch = 1,
@@ -95,6 +114,7 @@ void add_bias_row(const Policy& policy, const row& r, std::int64_t first_key, st
 /// One head's values at the distances first .. first + out.size() - 1 of key from query, the query standing at 0.
 template <class T, class Policy>
 void distance_line(const Policy& policy, std::int64_t head, std::int64_t first, std::span<T> out) {
+  detail::require(head >= 0, "distance_line", "head", "must not be negative", head);
   detail::check_bias_heads("distance_line", policy, head + 1);
   const contiguous_keys keys{first};
   const row r{.batch = 0, .head = head, .kv_head = head, .query_index = 0, .query_position = 0};

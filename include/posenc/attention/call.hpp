@@ -6,10 +6,12 @@
 #include <posenc/attention/compose.hpp>
 #include <posenc/core/error.hpp>
 #include <posenc/core/policy.hpp>
+#include <posenc/core/scalar.hpp>
 #include <posenc/core/view.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -37,6 +39,18 @@ struct attention_options {
 
 namespace detail {
 
+/// double where one of the arguments is, else float.
+template <class... T>
+using attention_compute_t = std::conditional_t<(std::same_as<compute_t<T>, double> || ...), double, float>;
+
+/// The last int64 is no position here: the end of an interval lies one above.
+inline void check_below_last(const char* function, const char* name, const positions& at, std::int64_t batch,
+                             std::int64_t tokens) {
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t t = at.contiguous() ? std::max<std::int64_t>(tokens - 1, 0) : 0; t < tokens; ++t)
+      require(at(b, t) != interval::highest, function, name, "must lie below 2^63 - 1", at(b, t));
+}
+
 template <class Q, class K, class V, class O>
 call checked_call(const char* function, const view<Q>& q, const view<K>& k, const view<V>& v, const view<O>& out,
                   const positions& query_at, const positions& key_at) {
@@ -57,6 +71,8 @@ call checked_call(const char* function, const view<Q>& q, const view<K>& k, cons
   }
   query_at.check(function, "query_positions", q.batch(), q.tokens());
   key_at.check(function, "key_positions", k.batch(), k.tokens());
+  check_below_last(function, "query_positions", query_at, q.batch(), q.tokens());
+  check_below_last(function, "key_positions", key_at, k.batch(), k.tokens());
   return {.batch = q.batch(),
           .heads = q.heads(),
           .kv_heads = k.tokens() == 0 || k.heads() == 0 ? 1 : k.heads(),  // groups may be formed of any call
@@ -68,10 +84,20 @@ call checked_call(const char* function, const view<Q>& q, const view<K>& k, cons
           .key_positions = key_at};
 }
 
+template <class P>
+concept rotates_outside_only = requires(const P& p, view<float> x, const positions& at) {
+  p.rotate(x, at);
+}
+&&!has_transform_q<P, float>;
+
 /// Asks every part whether it fits the call.
 template <class Policy>
 void check_policy(const char* function, const Policy& p, const call& c) {
   const auto check_part = [&]<class P>(const P& part) {
+    static_assert(
+        !rotates_outside_only<P>,
+        "posenc: this part rotates keys by `rotate` but has no transform_q, so queries would stay unrotated; a "
+        "policy holds `rope`, not a table of it");
     if constexpr (requires { part.check(c); }) part.check(c);
     if constexpr (requires {
                     { part.heads() } -> std::convertible_to<std::int64_t>;
@@ -99,9 +125,22 @@ void check_lse(const char* function, const view<C>& lse, const call& c) {
   if (!lse.data()) return;
   require(lse.extents() == shape{c.batch, c.queries, c.heads, 1}, function, "lse",
           "must have the shape [batch, query, head, 1]", lse.dim());
-  require(!lse.repeats(), function, "lse", "must not repeat elements through a stride of 0", "a stride of 0");
+  check_output(lse, function);
 }
 
+/// What beside out is written to lies apart from what is read.
+template <class W, class Q, class K, class V, class O>
+void check_written(const char* function, const char* name, const view<W>& written, const view<Q>& q, const view<K>& k,
+                   const view<V>& v, const view<O>& out) {
+  if (!written.data() || written.empty()) return;
+  const auto apart = [&](const auto& other) { return other.empty() || separate(other, written); };
+  require(apart(q) && apart(k) && apart(v) && apart(out), function, name, "must not overlap q, k, v or out",
+          "overlapping memory");
+}
+
+inline void check_scale(const char* function, const std::optional<double>& scale) {
+  require(!scale || std::isfinite(*scale), function, "scale", "must be finite", scale.value_or(0));
+}
 inline double scale_of(const std::optional<double>& scale, std::int64_t dim) {
   return scale.value_or(dim > 0 ? 1 / std::sqrt(static_cast<double>(dim)) : 1.0);
 }

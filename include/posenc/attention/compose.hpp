@@ -201,6 +201,20 @@ auto make_lane_mask(const Pack& pack, const row& r, const Keys& keys) {
       pack);
 }
 
+/// Every part says something: a hook found on it, or `traits` (an encoder without one, such as nope).
+template <class B, class Keys, class P>
+inline constexpr bool speaks =
+    has_row<P, B, Keys> || has_allow_lanes<P, B, Keys> || has_allow_positions<P> || has_allow_index<P> || has_sink<P> ||
+    has_query_scale<P> || has_transform_q<P, typename lanes<B>::scalar> || has_bind<P> || requires {
+  P::traits;
+}
+|| requires(const P& p, view<float> x, const positions& at) { p.embed(x, at); }
+|| requires { P::no_hooks; };
+template <class B, class Keys, class Pack>
+inline constexpr bool all_speak = true;
+template <class B, class Keys, class... P>
+inline constexpr bool all_speak<B, Keys, std::tuple<P...>> = (speaks<B, Keys, std::remove_cvref_t<P>> && ...);
+
 /// The start of the softmax: the sink of the one part that has it, or nothing.
 template <class Pack>
 constexpr bool pack_has_sink() {

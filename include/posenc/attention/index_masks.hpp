@@ -19,20 +19,26 @@ namespace posenc {
 struct cache_length {
   std::int64_t length = 0;
   std::span<const std::int64_t> lengths{};
+  bool per_row = false;
 
   constexpr explicit cache_length(std::int64_t n) : length(n) {
     detail::require(n >= 0, "cache_length", "length", "must not be negative", n);
   }
-  constexpr explicit cache_length(std::span<const std::int64_t> per_batch_row) : lengths(per_batch_row) {
+  constexpr explicit cache_length(std::span<const std::int64_t> per_batch_row) : lengths(per_batch_row), per_row(true) {
     for (const std::int64_t n : per_batch_row)
       detail::require(n >= 0, "cache_length", "length", "must not be negative", n);
   }
   [[nodiscard]] constexpr interval allow_index(const row& r) const noexcept {
-    return {0, lengths.empty() ? length : lengths[static_cast<std::size_t>(r.batch)]};
+    return {0, per_row ? lengths[static_cast<std::size_t>(r.batch)] : length};
   }
   void check(const call& c) const {
-    detail::require(lengths.empty() || static_cast<std::int64_t>(lengths.size()) == c.batch, "cache_length", "lengths",
+    detail::require(!per_row || static_cast<std::int64_t>(lengths.size()) == c.batch, "cache_length", "lengths",
                     "must list one length per batch row", lengths.size());
+    const auto fits = [&](std::int64_t n) {
+      detail::require(n >= 0 && n <= c.keys, "cache_length", "length", "must lie in 0..keys of the call", n);
+    };
+    if (!per_row) return fits(length);
+    for (const std::int64_t n : lengths) fits(n);
   }
 };
 
@@ -45,11 +51,17 @@ struct padding {
     return {begin.empty() ? 0 : begin[b], end.empty() ? interval::highest : end[b]};
   }
   void check(const call& c) const {
-    const auto fits = [&](std::span<const std::int64_t> s) {
+    const auto listed = [&](std::span<const std::int64_t> s) {
       return s.empty() || static_cast<std::int64_t>(s.size()) == c.batch;
     };
-    detail::require(fits(begin), "padding", "begin", "must list one index per batch row", begin.size());
-    detail::require(fits(end), "padding", "end", "must list one index per batch row", end.size());
+    detail::require(listed(begin), "padding", "begin", "must list one index per batch row", begin.size());
+    detail::require(listed(end), "padding", "end", "must list one index per batch row", end.size());
+    for (std::size_t b = 0; b < static_cast<std::size_t>(c.batch); ++b) {
+      const std::int64_t first = begin.empty() ? 0 : begin[b];
+      const std::int64_t last = end.empty() ? c.keys : end[b];
+      detail::require(first >= 0 && first <= last, "padding", "begin", "must lie in 0..end", first);
+      detail::require(last <= c.keys, "padding", "end", "must not exceed the keys of the call", last);
+    }
   }
 };
 

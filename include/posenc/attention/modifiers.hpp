@@ -13,6 +13,7 @@
 #include <posenc/core/policy.hpp>
 
 #include <cmath>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -34,9 +35,10 @@ struct softcap {
 
 struct logit_scale {
   std::vector<double> factors;
-  explicit logit_scale(double factor) : factors{factor} {}
+  explicit logit_scale(double factor) : logit_scale(std::vector<double>{factor}) {}
   explicit logit_scale(std::vector<double> per_head) : factors(std::move(per_head)) {
     detail::require(!factors.empty(), "logit_scale", "per_head", "must not be empty", factors.size());
+    for (const double f : factors) detail::require(std::isfinite(f), "logit_scale", "factor", "must be finite", f);
   }
   [[nodiscard]] double query_scale(std::int64_t head, const position&, std::int64_t) const noexcept {
     return factors.size() == 1 ? factors[0] : factors[static_cast<std::size_t>(head)];
@@ -61,6 +63,9 @@ struct sinks {
   void check(const call& c) const {
     detail::require(values.size() == 1 || static_cast<std::int64_t>(values.size()) == c.heads, "sinks", "per_head",
                     "must list one sink per head", values.size());
+    for (const T& s : values)
+      detail::require(s < T(std::numeric_limits<double>::infinity()), "sinks", "values",
+                      "must be numbers below infinity", "a NaN or infinity");
   }
 };
 
@@ -77,6 +82,7 @@ struct query_temperature {
   }
   void check(const call&) const {
     detail::require(floor_scale > 0, "query_temperature", "floor_scale", "must be positive", floor_scale);
+    detail::require(std::isfinite(scale), "query_temperature", "scale", "must be finite", scale);
   }
 };
 

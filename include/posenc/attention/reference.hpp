@@ -46,10 +46,15 @@ struct reference_row {
   }
 };
 
+/// The scalar of q, or of the widest argument where all are SIMD storage.
+template <class Q, class K, class V, class O>
+using reference_compute_t = std::conditional_t<simd_storage<Q> && simd_storage<K> && simd_storage<V> && simd_storage<O>,
+                                               attention_compute_t<Q, K, V, O>, compute_t<Q>>;
+
 /// Finite, infinite or NaN as the value of an autodiff scalar has it.
 template <class C>
 bool is_lowest(const C& x) {
-  return !(x > C(std::numeric_limits<double>::lowest())) && !(x != x);
+  return x == C(-std::numeric_limits<double>::infinity());
 }
 
 template <class Q, class K, class V, class O, class Keys, class Pack, class C>
@@ -58,6 +63,8 @@ void reference_one_row(const view<Q>& q, const view<K>& k, const view<V>& v, con
                        const reference_options<C>& options) {
   using std::exp;
   using std::log;
+  static_assert(all_speak<C, Keys, Pack>,
+                "posenc: a part of the policy has no hook that attention knows; hooks are const members");
   reference_row<C, Keys, Pack> look{pack, r, keys, positions_allowed(pack, r), interval_list({0, c.keys})};
   allow_by_index(pack, r, look.by_index);
   std::int64_t visible = 0;
@@ -90,8 +97,7 @@ void reference_one_row(const view<Q>& q, const view<K>& k, const view<V>& v, con
     for (std::int64_t d = 0; d < c.dim; ++d)
       s = C(s + query[static_cast<std::size_t>(d)] * key[static_cast<std::size_t>(d)]);
     logit[sj] = op(s, j);
-    if (logit[sj] != logit[sj] || logit[sj] > highest) highest = logit[sj];
-    if (highest != highest) break;
+    if (highest == highest && (logit[sj] != logit[sj] || logit[sj] > highest)) highest = logit[sj];
   }
   C total = C(0);
   for_parts(pack, [&]<class P>(const P& part) {
@@ -129,13 +135,17 @@ void reference_one_row(const view<Q>& q, const view<K>& k, const view<V>& v, con
 
 /// q [batch, query, head, dim], k and v [batch, key, kv_head, dim], out [batch, query, head, value dim]; query heads
 /// share a key head in consecutive groups. @throws std::invalid_argument for shapes that do not fit.
-template <class Q, class K, class V, class O, class Policy, class C = compute_t<Q>>
+template <class Q, class K, class V, class O, class Policy, class C = detail::reference_compute_t<Q, K, V, O>>
 void attention_reference(view<Q> q, view<K> k, view<V> v, view<O> out, const Policy& policy,
                          const std::type_identity_t<reference_options<C>>& options = {}) {
   const char* function = "attention_reference";
   const call c = detail::checked_call(function, q, k, v, out, options.query_positions, options.key_positions);
   detail::check_policy(function, policy, c);
   detail::check_lse(function, options.lse, c);
+  detail::check_written(function, "lse", options.lse, q, k, v, out);
+  detail::check_written(function, "logits", options.logits, q, k, v, out);
+  detail::check_written(function, "weights", options.weights, q, k, v, out);
+  detail::check_scale(function, options.scale);
   const shape scores{c.batch, c.queries, c.heads, c.keys};
   detail::require(!options.logits.data() || options.logits.extents() == scores, function, "logits",
                   "must have the shape [batch, query, head, keys]", options.logits.dim());

@@ -94,6 +94,16 @@ struct run_time_policy {
     if (rotation) rotation->transform_k(x, dim, at, head);
   }
 
+  /// Keys before they are appended to a cache, and cached keys that move: by the rotation, where there is one.
+  template <class U>
+  void rotate(view<U> x, const positions& at = {}) const {
+    if (rotation) rotation->rotate(x, at);
+  }
+  template <class U>
+  void shift(view<U> keys, std::int64_t delta) const {
+    if (rotation) rotation->shift(keys, delta);
+  }
+
   /// @throws std::invalid_argument where a field does not fit the call.
   void check(const call& c) const {
     (void)posenc::softcap(softcap);  // refuses a negative cap here, not in a kernel
@@ -106,6 +116,11 @@ struct run_time_policy {
                     "must not hold causal beside prefix, which holds the causal rule itself", "both");
     detail::require(sinks.size() <= 1 || static_cast<std::int64_t>(sinks.size()) == c.heads, "run_time_policy", "sinks",
                     "must list one sink per head", sinks.size());
+    for (const double s : sinks)
+      detail::require(s < std::numeric_limits<double>::infinity(), "run_time_policy", "sinks",
+                      "must be numbers below infinity", s);
+    detail::require(std::isfinite(logit_scale.value_or(1)), "run_time_policy", "logit_scale", "must be finite",
+                    logit_scale.value_or(1));
     if constexpr (requires {
                     { bias.heads() } -> std::convertible_to<std::int64_t>;
                   })

@@ -30,7 +30,6 @@ struct row_state {
 template <class Keys>
 [[nodiscard]] interval indices_of(const Keys& keys, std::int64_t count, const interval& positions) noexcept {
   const auto index = [&](std::int64_t p) -> std::int64_t {
-    if (p == interval::highest) return count;
     if constexpr (Keys::contiguous) {
       if (p <= keys.first) return 0;
       const std::uint64_t above = static_cast<std::uint64_t>(p) - static_cast<std::uint64_t>(keys.first);
@@ -39,7 +38,7 @@ template <class Keys>
       return std::lower_bound(keys.ids, keys.ids + count, p) - keys.ids;
     }
   };
-  return {index(positions.lo), index(positions.hi)};
+  return {index(positions.lo), positions.hi == interval::highest ? count : index(positions.hi)};
 }
 
 /// Offsets into one worker's scratch, in bytes.

@@ -86,6 +86,26 @@ class view {
                         (shape_.heads > 1 && strides_.head == 0) || (shape_.dim > 1 && strides_.dim == 0));
   }
 
+  /// Whether two index tuples may name the same element: sorted by stride, some axis does not step over the ones below
+  /// it.
+  [[nodiscard]] constexpr bool overlaps_itself() const noexcept {
+    std::int64_t step[4] = {strides_.batch, strides_.token, strides_.head, strides_.dim};
+    std::int64_t extent[4] = {shape_.batch, shape_.tokens, shape_.heads, shape_.dim};
+    std::int64_t reach = 0;
+    for (int taken = 0; taken < 4; ++taken) {
+      int next = -1;
+      for (int i = 0; i < 4; ++i) {
+        if (extent[i] <= 1) continue;
+        if (next < 0 || magnitude(step[i]) < magnitude(step[next])) next = i;
+      }
+      if (next < 0) break;
+      if (magnitude(step[next]) <= reach) return !empty();
+      reach += (extent[next] - 1) * magnitude(step[next]);
+      extent[next] = 1;
+    }
+    return false;
+  }
+
   /// The first element of one row.
   [[nodiscard]] constexpr T* row(std::int64_t b, std::int64_t t, std::int64_t h) const noexcept {
     return data_ + b * strides_.batch + t * strides_.token + h * strides_.head;
@@ -95,6 +115,8 @@ class view {
   }
 
  private:
+  static constexpr std::int64_t magnitude(std::int64_t x) noexcept { return x < 0 ? -x : x; }
+
   T* data_ = nullptr;
   shape shape_{.batch = 0, .tokens = 0, .heads = 0, .dim = 0};
   strides strides_{};
@@ -121,26 +143,52 @@ template <class T>
   return {base + static_cast<std::uintptr_t>(lo * size), base + static_cast<std::uintptr_t>((hi + 1) * size)};
 }
 
+/// Whether two views share no byte: their address ranges lie apart, or both repeat per token with the same period and
+/// take different parts of it, as q and k in one packed buffer do.
+template <class A, class B>
+[[nodiscard]] bool separate(const view<A>& a, const view<B>& b) noexcept {
+  const address_range ra = addresses(a);
+  const address_range rb = addresses(b);
+  if (ra.hi <= rb.lo || rb.hi <= ra.lo) return true;
+  const auto bytes = [](const auto& v) {
+    return static_cast<std::int64_t>(sizeof(*v.data())) *
+           ((v.heads() - 1) * v.steps().head + (v.dim() - 1) * v.steps().dim + 1);
+  };
+  const std::int64_t period = a.steps().token * static_cast<std::int64_t>(sizeof(A));
+  const bool alike = period > 0 && period == b.steps().token * static_cast<std::int64_t>(sizeof(B)) &&
+                     a.steps().head >= 0 && a.steps().dim >= 0 && b.steps().head >= 0 && b.steps().dim >= 0 &&
+                     (a.batch() == 1 || a.steps().batch % a.steps().token == 0) &&
+                     (b.batch() == 1 || b.steps().batch % b.steps().token == 0);
+  if (!alike) return false;
+  const std::int64_t between = reinterpret_cast<std::intptr_t>(b.data()) - reinterpret_cast<std::intptr_t>(a.data());
+  const std::int64_t offset = ((between % period) + period) % period;
+  return offset >= bytes(a) && offset + bytes(b) <= period;
+}
+
+/// An output names every element once.
+template <class T>
+void check_output(const view<T>& out, std::string_view function) {
+  static_assert(!std::is_const_v<T>, "posenc: what is written to must be a view of elements that are not const");
+  require(!out.repeats(), function, "out", "must not repeat elements through a stride of 0", "a stride of 0");
+  require(!out.overlaps_itself(), function, "out", "must not overlap itself",
+          "strides shorter than what they step over");
+}
+
 /// Refuses an output that cannot be written in one pass over `in`: it must be `in` itself, or lie apart from it.
 template <class A, class B>
 void check_apart(const view<A>& in, const view<B>& out, std::string_view function) {
-  require(!out.repeats(), function, "out", "must not repeat elements through a stride of 0", "a stride of 0");
-  if (in.empty()) return;
+  check_output(out, function);
+  if (in.empty() || out.empty()) return;
   const bool same = static_cast<const void*>(in.data()) == static_cast<const void*>(out.data()) &&
-                    in.steps() == out.steps() && sizeof(A) == sizeof(B);
-  const address_range a = addresses(in);
-  const address_range b = addresses(out);
-  require(same || a.hi <= b.lo || b.hi <= a.lo, function, "out", "must be in itself or not overlap it",
-          "overlapping memory");
+                    in.steps() == out.steps() && in.extents() == out.extents() && sizeof(A) == sizeof(B);
+  require(same || separate(in, out), function, "out", "must be in itself or not overlap it", "overlapping memory");
 }
 
 /// Refuses an output that reaches into memory which is read until the end.
 template <class A, class B>
 void check_outside(const view<A>& in, const view<B>& out, std::string_view function, std::string_view name) {
   if (in.empty() || out.empty()) return;
-  const address_range a = addresses(in);
-  const address_range b = addresses(out);
-  require(a.hi <= b.lo || b.hi <= a.lo, function, "out", "must not overlap what is read to the end", name);
+  require(separate(in, out), function, "out", "must not overlap what is read to the end", name);
 }
 
 }  // namespace detail

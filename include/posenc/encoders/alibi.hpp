@@ -87,6 +87,8 @@ class alibi {
       : form_(form), given_(true), slopes_(std::move(slopes)) {
     detail::require(!slopes_.empty(), "alibi", "slopes", "must not be empty", slopes_.size());
     for (const T& slope : slopes_) detail::require(slope == slope, "alibi", "slopes", "must be numbers", "a NaN");
+    if constexpr (std::floating_point<T>)
+      for (const T& slope : slopes_) detail::require(std::isfinite(slope), "alibi", "slopes", "must be finite", slope);
   }
 
   template <class B, class Keys>

@@ -47,8 +47,8 @@ class learned {
 
   /// Over the caller's memory, row-major, which must outlive the encoder; `rows * dim` elements.
   learned(const learned_options& o, std::span<const T> table) : options_(o), borrowed_(table) { check(table.size()); }
-  /// Owns its table.
-  learned(const learned_options& o, std::vector<T> table) : options_(o), owned_(std::move(table)), owns_(true) {
+  /// Owns a table that is handed over (a temporary or std::move); a named vector stays the caller's memory.
+  learned(const learned_options& o, std::vector<T>&& table) : options_(o), owned_(std::move(table)), owns_(true) {
     check(owned_.size());
   }
 
@@ -103,8 +103,9 @@ class learned {
   void check(std::size_t size) const {
     detail::require(options_.rows >= 1, "learned", "rows", "must be at least 1", options_.rows);
     detail::require(options_.dim >= 1, "learned", "dim", "must be at least 1", options_.dim);
-    detail::require(static_cast<std::int64_t>(size) == options_.rows * options_.dim, "learned", "table",
-                    "must hold rows * dim elements", size);
+    detail::require(size % static_cast<std::size_t>(options_.dim) == 0 &&
+                        static_cast<std::int64_t>(size / static_cast<std::size_t>(options_.dim)) == options_.rows,
+                    "learned", "table", "must hold rows * dim elements", size);
   }
   template <class U>
   void check_call(const char* function, const view<U>& x, const positions& at) const {

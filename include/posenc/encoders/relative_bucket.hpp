@@ -72,6 +72,7 @@ class relative_bucket {
  private:
   static const relative_bucket_options& checked(const relative_bucket_options& o) {
     detail::require(o.heads >= 1, "relative_bucket", "heads", "must be at least 1", o.heads);
+    detail::require(std::isfinite(o.table_scale), "relative_bucket", "table_scale", "must be finite", o.table_scale);
     return o;
   }
 

@@ -4,7 +4,7 @@
 /// Rotary position embedding (Su et al. 2021): pair i of a query or key at position p is turned by p * inv_freq(i),
 ///   (a, b) -> A (a cos - b sin, a sin + b cos),   inv_freq(i) = base^(-2i / rotary_dim),
 /// so that the product of a query and a key depends on the difference of their positions alone.
-/// Domain   every int64 position, negative ones too; real-valued positions through `real_positions`.
+/// Domain   every int64 position, negative ones too; real ones within +-10^15 through `real_positions`.
 /// Error    cos and sin are rounded once to the compute type of the data (see kernels/cos_sin.hpp); one rounding when
 ///          16-bit data is stored.
 /// Cost     the row of cos and sin once per token, then one load and one store per element; nothing is allocated.
@@ -47,6 +47,7 @@ class rope {
         magnitude_(o.attention_factor),
         angles_(o.angles) {
     for (const auto& f : detail::rope_frequencies(o, rotary_dim_)) {
+      detail::require(std::abs(f.hi) <= 0x1p32, "rope", "inv_freq", "must stay within +-2^32 after scaling", f.hi);
       inv_freq_.push_back(static_cast<double>(f));
       steps_.emplace_back(f);
     }

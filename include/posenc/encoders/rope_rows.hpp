@@ -42,7 +42,7 @@ inline void check_cover(const positions& at, const char* function, std::int64_t 
 inline void check_cover(const real_positions& at, const char* function, std::int64_t, std::int64_t tokens) {
   require(at.size() == tokens, function, "positions", "must list one position per token", at.size());
   for (std::int64_t t = 0; t < tokens; ++t)
-    require(std::isfinite(at[t]), function, "positions", "must be finite", at[t]);
+    require(std::abs(at[t]) <= 1e15, function, "positions", "must be finite and within +-10^15", at[t]);
 }
 inline void check_cover(const constant_position&, const char*, std::int64_t, std::int64_t) {}
 

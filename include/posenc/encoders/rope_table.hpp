@@ -89,9 +89,10 @@ class rope_table_view {
     if (at >= rows_.first && static_cast<std::uint64_t>(at) - static_cast<std::uint64_t>(rows_.first) <
                                  static_cast<std::uint64_t>(rows_.count))
       return;
-    detail::outside(function, "positions",
-                    "must lie in " + std::to_string(rows_.first) + ".." + std::to_string(rows_.first + rows_.count - 1),
-                    at);
+    const std::string rule = rows_.count == 0 ? std::string("must have a row; the table has none")
+                                              : "must lie in " + std::to_string(rows_.first) + ".." +
+                                                    std::to_string(rows_.first + (rows_.count - 1));
+    detail::outside(function, "positions", rule, at);
   }
 
   /// Rows are widened to the compute type of the data, block by block, in the form its kernel reads.

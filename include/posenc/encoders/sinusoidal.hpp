@@ -5,7 +5,7 @@
 /// a = (position + start) * w(k), channel pairs hold scale * sin a and scale * cos a.
 /// Norm     for even dim every row has |row|^2 = scale^2 * dim / 2: embeddings of norm 1 drown in it unless they are
 ///          multiplied by sqrt(dim), as the original model does.
-/// Domain   every int64 position and every finite real one; no table, so no length limit.
+/// Domain   every int64 position and real ones within +-10^15; no table, so no length limit.
 /// Error    each value is rounded once from double to the compute type of the data; one rounding of the sum.
 /// Cost     about 2 ns per channel; nothing is allocated.
 /// Throws   std::invalid_argument for impossible options or a view of another dim, before anything is written.
@@ -132,7 +132,7 @@ class sinusoidal {
   static void check_cover(const real_positions& at, const char* function, std::int64_t, std::int64_t tokens) {
     detail::require(at.size() == tokens, function, "positions", "must list one position per token", at.size());
     for (std::int64_t t = 0; t < tokens; ++t)
-      detail::require(std::isfinite(at[t]), function, "positions", "must be finite", at[t]);
+      detail::require(std::abs(at[t]) <= 1e15, function, "positions", "must be finite and within +-10^15", at[t]);
   }
   /// Integer positions wrap as their phases do, which keeps the sum exact.
   [[nodiscard]] std::int64_t started(std::int64_t p) const noexcept {

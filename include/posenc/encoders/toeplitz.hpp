@@ -33,11 +33,10 @@ class toeplitz {
   /// `table` is [heads, 2 * max_distance + 1], the distance -max_distance first. It is copied.
   /// @throws std::invalid_argument if its size does not fit.
   toeplitz(std::int64_t heads, std::int64_t max_distance, std::span<const T> table)
-      : toeplitz(heads, max_distance, [&](std::int64_t h, std::int64_t distance) {
-          detail::require(static_cast<std::int64_t>(table.size()) == heads * (2 * max_distance + 1), "toeplitz",
-                          "table", "must hold heads * (2 * max_distance + 1) values", table.size());
-          return table[static_cast<std::size_t>(h * (2 * max_distance + 1) + distance + max_distance)];
-        }) {}
+      : toeplitz(checked_heads(heads, max_distance, table.size()), max_distance,
+                 [&](std::int64_t h, std::int64_t distance) {
+                   return table[static_cast<std::size_t>(h * (2 * max_distance + 1) + distance + max_distance)];
+                 }) {}
 
   /// From a function value(head, distance), called for distances in -max_distance .. max_distance (the two
   /// ends more than once).
@@ -89,6 +88,14 @@ class toeplitz {
     }
 
    private:
+    static std::int64_t checked_heads(std::int64_t heads, std::int64_t max_distance, std::size_t values) {
+      const bool sane = heads >= 1 && max_distance >= 0 && max_distance <= (std::int64_t{1} << 40);
+      const auto length = static_cast<std::size_t>(sane ? 2 * max_distance + 1 : 1);
+      detail::require(!sane || (values % length == 0 && values / length == static_cast<std::size_t>(heads)), "toeplitz",
+                      "table", "must hold heads * (2 * max_distance + 1) values", values);
+      return heads;
+    }
+
     [[nodiscard]] std::int64_t length() const noexcept { return 2 * reach_ + 1 + 2 * lane_slack; }
 
     std::int64_t heads_;

@@ -1,6 +1,7 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #include "reference/dense_attention.hpp"
 #include "support/catch.hpp"
+#include "unit/encoders/attended.hpp"
 #include "unit/encoders/refusal.hpp"
 
 #include <posenc/attention/bias.hpp>
@@ -15,27 +16,11 @@
 using posenc::alibi_form;
 using posenc::alibi_options;
 using posenc::positions;
+using posenc_test::attended;
 using posenc_test::refusal;
 using posenc_test::values;
 
 namespace {
-
-/// Plain attention of two heads over packed arrays.
-template <class Logit>
-std::vector<double> attended(const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v,
-                             std::int64_t tokens, std::int64_t dim, const Logit& logit) {
-  const auto tensor = [&](const std::vector<double>& x) {
-    dense::tensor t(1, tokens, 2, dim);
-    t.data = x;
-    return t;
-  };
-  return dense::attention({.q = tensor(q),
-                           .k = tensor(k),
-                           .v = tensor(v),
-                           .scale = 1 / std::sqrt(static_cast<double>(dim)),
-                           .logit = logit})
-      .out.data;
-}
 
 std::vector<double> slopes(const alibi_options& o) { return posenc::alibi<double>{o}.slopes(); }
 
@@ -55,18 +40,18 @@ TEST_CASE("alibi: slopes of every head count", "[alibi]") {
     const auto exact = slopes({.heads = heads});
     const auto wide = slopes({.heads = heads, .bias_max = 16});
     const auto single = posenc::alibi<float>{heads}.slopes();
-    double worst = 0;
-    double wide_worst = 0;
+    posenc_test::worst worst;
+    posenc_test::worst wide_worst;
     bool rounded = true;
     for (std::int64_t h = 0; h < heads; ++h) {
       const auto i = static_cast<std::size_t>(h);
-      worst = std::max(worst, std::abs(exact[i] / dense::alibi_slope(h, heads) - 1));
-      wide_worst = std::max(wide_worst, std::abs(wide[i] / std::pow(dense::alibi_slope(h, heads), 2) - 1));
+      worst.see(std::abs(exact[i] / dense::alibi_slope(h, heads) - 1), static_cast<long double>(h));
+      wide_worst.see(std::abs(wide[i] / std::pow(dense::alibi_slope(h, heads), 2) - 1), static_cast<long double>(h));
       rounded = rounded && single[i] == static_cast<float>(exact[i]);
     }
     CAPTURE(heads);
-    CHECK(worst < 5e-16);
-    CHECK(wide_worst < 5e-16);
+    CHECK(worst.error < 5e-16);
+    CHECK(wide_worst.error < 5e-16);
     CHECK(rounded);
   }
 }
@@ -109,17 +94,17 @@ TEST_CASE("alibi: a subset of heads, shards and rounding", "[alibi]") {
     }
   const auto plain = slopes({.heads = 71});
   const auto rounded = slopes({.heads = 71, .rounding = posenc::slope_rounding::bfloat16});
-  double worst = 0;
+  posenc_test::worst worst;
   for (std::size_t h = 0; h < 71; ++h) {
     // Eight bits of significand, to the nearest: an integer below 256 times a power of two.
     int exponent = 0;
     const double fraction = std::frexp(rounded[h], &exponent) * 256;
     CHECK(fraction == std::nearbyint(fraction));
     CHECK(rounded[h] == std::ldexp(std::nearbyint(std::frexp(plain[h], &exponent) * 256), exponent - 8));
-    worst = std::max(worst, std::abs(rounded[h] / plain[h] - 1));
+    worst.see(std::abs(rounded[h] / plain[h] - 1), static_cast<long double>(h));
   }
-  CHECK(worst > 1e-3);
-  CHECK(worst <= 0x1p-8);
+  CHECK(worst.error > 1e-3);
+  CHECK(worst.error <= 0x1p-8);
 }
 
 TEST_CASE("alibi: the bias in its three forms", "[alibi]") {
@@ -224,18 +209,19 @@ TEST_CASE("alibi: the derivative of attention by a slope", "[alibi]") {
   const auto down0 = by_oracle(m[0] - step, m[1]);
   const auto up1 = by_oracle(m[0], m[1] + step);
   const auto down1 = by_oracle(m[0], m[1] - step);
-  double worst = 0;
-  double slope_worst = 0;
-  double largest = 0;
+  posenc_test::worst worst;
+  posenc_test::worst slope_worst;
+  posenc_test::worst largest;
   for (std::size_t i = 0; i < out.size(); ++i) {
-    worst = std::max(worst, std::abs(out[i].value() - value[i]));
-    slope_worst = std::max({slope_worst, std::abs(out[i].derivatives()[0] - (up0[i] - down0[i]) / (2 * step)),
-                            std::abs(out[i].derivatives()[1] - (up1[i] - down1[i]) / (2 * step))});
-    largest = std::max(largest, out[i].derivatives().norm());
+    const auto where = static_cast<long double>(i);
+    worst.see(std::abs(out[i].value() - value[i]), where);
+    slope_worst.see(std::abs(out[i].derivatives()[0] - (up0[i] - down0[i]) / (2 * step)), where);
+    slope_worst.see(std::abs(out[i].derivatives()[1] - (up1[i] - down1[i]) / (2 * step)), where);
+    largest.see(out[i].derivatives().norm(), where);
   }
-  CHECK(worst < 1e-15);
-  CHECK(slope_worst < 1e-9);
-  CHECK(largest > 0.01);
+  CHECK(worst.error < 1e-15);
+  CHECK(slope_worst.error < 1e-9);
+  CHECK(largest.error > 0.01);
 }
 
 TEST_CASE("alibi in long double", "[alibi]") {

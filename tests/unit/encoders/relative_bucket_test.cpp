@@ -1,6 +1,7 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #include "reference/dense_attention.hpp"
 #include "support/catch.hpp"
+#include "unit/encoders/attended.hpp"
 #include "unit/encoders/refusal.hpp"
 
 #include <posenc/attention/bias.hpp>
@@ -15,27 +16,11 @@
 using posenc::positions;
 using posenc::relative_bucket_options;
 using posenc::table_layout;
+using posenc_test::attended;
 using posenc_test::refusal;
 using posenc_test::values;
 
 namespace {
-
-/// Plain attention of two heads over packed arrays.
-template <class Logit>
-std::vector<double> attended(const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v,
-                             std::int64_t tokens, std::int64_t dim, const Logit& logit) {
-  const auto tensor = [&](const std::vector<double>& x) {
-    dense::tensor t(1, tokens, 2, dim);
-    t.data = x;
-    return t;
-  };
-  return dense::attention({.q = tensor(q),
-                           .k = tensor(k),
-                           .v = tensor(v),
-                           .scale = 1 / std::sqrt(static_cast<double>(dim)),
-                           .logit = logit})
-      .out.data;
-}
 
 posenc::relative_bucket<double> counting(std::int64_t buckets, std::int64_t max_distance, bool bidirectional) {
   std::vector<double> table;
@@ -193,8 +178,8 @@ TEST_CASE("relative_bucket: the derivative of attention by the table", "[relativ
   };
   constexpr double step = 1e-5;
   const auto value = by_oracle(numbers);
-  double worst = 0;
-  double slope_worst = 0;
+  posenc_test::worst worst;
+  posenc_test::worst slope_worst;
   for (std::size_t i = 0; i < entries; ++i) {
     auto up = numbers;
     auto down = numbers;
@@ -203,11 +188,12 @@ TEST_CASE("relative_bucket: the derivative of attention by the table", "[relativ
     const auto above = by_oracle(up);
     const auto below = by_oracle(down);
     for (std::size_t j = 0; j < out.size(); ++j) {
-      worst = std::max(worst, std::abs(out[j].value() - value[j]));
-      slope_worst = std::max(slope_worst, std::abs(out[j].derivatives()[static_cast<Eigen::Index>(i)] -
-                                                   (above[j] - below[j]) / (2 * step)));
+      const double slope = (above[j] - below[j]) / (2 * step);
+      worst.see(std::abs(out[j].value() - value[j]), static_cast<long double>(j));
+      slope_worst.see(std::abs(out[j].derivatives()[static_cast<Eigen::Index>(i)] - slope),
+                      static_cast<long double>(j));
     }
   }
-  CHECK(worst < 1e-15);
-  CHECK(slope_worst < 1e-9);
+  CHECK(worst.error < 1e-15);
+  CHECK(slope_worst.error < 1e-9);
 }

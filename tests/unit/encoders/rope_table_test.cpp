@@ -57,10 +57,10 @@ TEMPLATE_TEST_CASE("rope table: rotating by it is rotating by the encoder", "[ro
       table.rotate(posenc::view{strided.data(), s, step}, positions::from(103));
       auto packed = x;
       r.rotate(posenc::view{packed.data(), s}, positions::from(103));
-      double worst = 0;
+      posenc_test::worst worst;
       for (std::size_t i = 0; i < x.size(); ++i)
-        worst = std::max(worst, static_cast<double>(std::abs(strided[2 * i] - packed[i])));
-      CHECK(worst <= 2 * static_cast<double>(std::numeric_limits<T>::epsilon()));
+        worst.see(std::abs(strided[2 * i] - packed[i]), static_cast<long double>(i));
+      CHECK(worst.error <= 2 * static_cast<double>(std::numeric_limits<T>::epsilon()));
     }
 }
 

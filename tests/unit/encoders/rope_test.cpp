@@ -105,9 +105,9 @@ TEST_CASE("rope takes rows per batch, listed ids and strides", "[rope]") {
   each([&](auto... at) { across(at...) = packed(at...); });
   r.rotate(across, positions::listed(ids, 2));
   const posenc::view want{by_id.data(), s};
-  float worst = 0;
-  each([&](auto... at) { worst = std::max(worst, std::abs(across(at...) - want(at...))); });
-  CHECK(worst <= 1.2e-7f);
+  posenc_test::worst worst;
+  each([&](auto... at) { worst.see(std::abs(across(at...) - want(at...))); });
+  CHECK(worst.error <= 1.2e-7);
 }
 
 TEST_CASE("rope at real positions", "[rope]") {
@@ -175,12 +175,12 @@ TEST_CASE("rope inverse undoes, adjoint transposes, and they differ by the squar
   r.inverse(posenc::view{back.data(), s}, positions::from(11));
   CHECK(largest_difference(back, x) < 1e-15);
   r.adjoint(posenc::view{transposed.data(), s}, positions::from(11));
-  double worst = 0;
+  posenc_test::worst worst;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const bool rotated = i % 8 >= 1 && i % 8 < 7;
-    worst = std::max(worst, std::abs(transposed[i] - x[i] * (rotated ? magnitude * magnitude : 1)));
+    worst.see(std::abs(transposed[i] - x[i] * (rotated ? magnitude * magnitude : 1)), static_cast<long double>(i));
   }
-  CHECK(worst < 1e-15);
+  CHECK(worst.error < 1e-15);
 }
 
 TEST_CASE("rope shift moves cached keys without a second magnitude", "[rope]") {
@@ -313,15 +313,15 @@ TEST_CASE("rope turns long double and autodiff scalars", "[rope]") {
   std::vector<dual> y;
   for (int i = 0; i < 5; ++i) y.emplace_back(x[static_cast<std::size_t>(i)], 5, i);
   r.rotate(posenc::view{y.data(), {.tokens = 1, .dim = 5}}, positions::from(9));
-  double worst = 0;
+  posenc_test::worst worst;
   for (std::size_t i = 0; i < 5; ++i) {
-    worst = std::max(worst, std::abs(y[i].value() - expected[i]));
+    worst.see(std::abs(y[i].value() - expected[i]), static_cast<long double>(i));
     // Column i of the rotation is what it makes of the i-th unit vector.
     std::vector<double> unit(5);
     unit[i] = 1;
     oracle::rope(unit.data(), {.rotary_dim = 4, .offset = 1, .magnitude = 1.5}, 9);
     for (std::size_t j = 0; j < 5; ++j)
-      worst = std::max(worst, std::abs(y[j].derivatives()[static_cast<Eigen::Index>(i)] - unit[j]));
+      worst.see(std::abs(y[j].derivatives()[static_cast<Eigen::Index>(i)] - unit[j]), static_cast<long double>(j));
   }
-  CHECK(worst < 1e-15);
+  CHECK(worst.error < 1e-15);
 }

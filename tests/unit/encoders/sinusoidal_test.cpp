@@ -83,10 +83,10 @@ TEST_CASE("sinusoidal: every layout, denominator, odd rule and dim", "[sinusoida
                                              .start = 2,
                                              .scale = 0.75};
           CAPTURE(dim, layout, denominator, odd);
-          double worst = 0;
+          posenc_test::worst worst;
           for (const std::int64_t p : {-7, 0, 1, 511})
-            worst = std::max(worst, largest_difference(row_at(o, p), expected_row(o, static_cast<double>(p))));
-          CHECK(worst < 1e-13);
+            worst.see(largest_difference(row_at(o, p), expected_row(o, static_cast<double>(p))), p);
+          CHECK(worst.error < 1e-13);
         }
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("sinusoidal: embed adds the row to every head, padding and start", "[s
   e.embed(posenc::view{sum.data(), s}, positions::listed(ids, 2));
   std::vector<float> rows(x.size(), 99.0f);
   e.table(posenc::view{rows.data(), s}, positions::listed(ids, 2));
-  double worst = 0;
+  posenc_test::worst worst;
   for (std::size_t t = 0; t < 6; ++t)
     for (std::size_t h = 0; h < 2; ++h)
       for (std::size_t d = 0; d < 6; ++d) {
@@ -134,10 +134,11 @@ TEST_CASE("sinusoidal: embed adds the row to every head, padding and start", "[s
         // Position 1 is padding although 1 + start is a position like any other.
         const double want =
             ids[t] == 1 ? 0 : expected_row({.dim = 6, .start = 2, .scale = 0.5}, static_cast<double>(ids[t]))[d];
-        worst = std::max(worst, std::abs(static_cast<double>(rows[i]) - want));
-        worst = std::max(worst, std::abs(static_cast<double>(sum[i]) - static_cast<double>(x[i]) - want));
+        worst.see(std::abs(static_cast<double>(rows[i]) - want), static_cast<long double>(i));
+        worst.see(std::abs(static_cast<double>(sum[i]) - static_cast<double>(x[i]) - want),
+                  static_cast<long double>(i));
       }
-  CHECK(worst < 2e-7);
+  CHECK(worst.error < 2e-7);
   for (std::size_t d = 0; d < 12; ++d) CHECK(sum[12 + d] == x[12 + d]);
 }
 
