@@ -28,7 +28,8 @@ void run(const compare::options& o) {
   const auto start = std::chrono::steady_clock::now();
   // Opened for appending now, so that a path that cannot be written is refused at once and an old file keeps its
   // contents until there are new ones.
-  if (!o.json.empty() && !std::ofstream(o.json, std::ios::app)) throw std::runtime_error(o.json + ": cannot be written");
+  if (!o.json.empty() && !std::ofstream(o.json, std::ios::app))
+    throw std::runtime_error(o.json + ": cannot be written");
   posenc_examples::progress progress;
   const compare::swap_results swapped = compare::swap_encodings(model_folder(o.model), o.text, progress);
   progress.clear();

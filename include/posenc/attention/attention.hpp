@@ -12,7 +12,8 @@
 /// Error    float: within 2e-6 of max|out| of a double reference for |logits| up to 5, 2e-5 up to 50.
 /// Cost     4 * dim flops per visible pair; tiles outside every row's interval are never read. Memory: the workspace,
 ///          independent of queries * keys. Results are bitwise the same for every executor.
-/// Throws   std::invalid_argument for shapes, positions or a policy that do not fit, before anything is written.
+/// Throws   std::invalid_argument for shapes, positions or a policy that do not fit, before anything is written; the
+///          position 2^63 - 1 is refused, because masks name the position above the last one they let through.
 /// Example  examples/attention_example.cpp
 
 #include <posenc/attention/fused.hpp>
@@ -90,6 +91,7 @@ template <class Q, class K, class V, class O, class Policy, class Arch = simd::d
     std::int64_t workers = 1) {
   const call c =
       detail::checked_call("attention_workspace", q, k, v, out, options.query_positions, options.key_positions);
+  detail::require(workers >= 1, "attention_workspace", "workers", "must be at least 1", workers);
   return detail::workspace_bytes<detail::attention_compute_t<Q, K, V, O>, Arch>(policy, c, workers);
 }
 

@@ -125,7 +125,7 @@ void check_lse(const char* function, const view<C>& lse, const call& c) {
   if (!lse.data()) return;
   require(lse.extents() == shape{c.batch, c.queries, c.heads, 1}, function, "lse",
           "must have the shape [batch, query, head, 1]", lse.dim());
-  check_output(lse, function);
+  check_output(lse, function, "lse");
 }
 
 /// What beside out is written to lies apart from what is read.

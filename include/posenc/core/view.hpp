@@ -167,10 +167,10 @@ template <class A, class B>
 
 /// An output names every element once.
 template <class T>
-void check_output(const view<T>& out, std::string_view function) {
+void check_output(const view<T>& out, std::string_view function, std::string_view name = "out") {
   static_assert(!std::is_const_v<T>, "posenc: what is written to must be a view of elements that are not const");
-  require(!out.repeats(), function, "out", "must not repeat elements through a stride of 0", "a stride of 0");
-  require(!out.overlaps_itself(), function, "out", "must not overlap itself",
+  require(!out.repeats(), function, name, "must not repeat elements through a stride of 0", "a stride of 0");
+  require(!out.overlaps_itself(), function, name, "must not overlap itself",
           "strides shorter than what they step over");
 }
 

@@ -204,7 +204,7 @@ TEST_CASE("masks that start near the ends of int64 keep their keys") {
   p.masks.causal = true;
   call near(1, 1, 4, 1, 1, 4, 4);
   near.run(p, {.query_positions = posenc::positions::from(3)});
-  for (const std::int64_t first : {highest - 3, lowest}) {
+  for (const std::int64_t first : {highest - 4, lowest}) {
     call end = near;
     end.run(p,
             {.query_positions = posenc::positions::from(first + 3), .key_positions = posenc::positions::from(first)});
@@ -214,6 +214,10 @@ TEST_CASE("masks that start near the ends of int64 keep their keys") {
             {.query_positions = posenc::positions::from(first + 3), .key_positions = posenc::positions::listed(ids)});
     CHECK(relative_error(end.out.data, to_dense(near.out).data) <= 1e-6);
   }
+  // The position above the last visible one has to be a number too.
+  call refused = near;
+  CHECK_THROWS_AS(refused.run(p, {.query_positions = posenc::positions::from(highest)}), std::invalid_argument);
+  CHECK(refused.out.data == near.out.data);
 }
 
 TEST_CASE("no keys give zeros and an empty log-sum-exp, no queries give nothing, null pointers included") {
