@@ -21,7 +21,7 @@ namespace {
 /// n^(side-e) e^k >= m^k e^(side-e).
 class exact_side {
  public:
-  exact_side(std::int64_t side, std::int64_t max_distance) : side_(side), exact_(side / 2) {
+  exact_side(std::int64_t side, std::int64_t max_distance) : exact_(side / 2) {
     const auto e = static_cast<std::uint64_t>(exact_);
     const auto steps = static_cast<std::uint64_t>(side - exact_);
     const natural scale = power(natural(e), steps);
@@ -56,7 +56,6 @@ class exact_side {
   }
 
  private:
-  std::int64_t side_;
   std::int64_t exact_;
   std::vector<std::int64_t> borders_;
 };
