@@ -63,7 +63,7 @@ template <detail::eigen_tensor Tensor>
   constexpr bool row_major = static_cast<int>(plain::Layout) == static_cast<int>(Eigen::RowMajor);
   std::int64_t extent[rank];
   std::int64_t step[rank];
-  for (int i = 0; i < rank; ++i) extent[i] = t.dimension(static_cast<std::size_t>(i));
+  for (int i = 0; i < rank; ++i) extent[i] = t.dimensions()[static_cast<std::size_t>(i)];
   std::int64_t running = 1;
   for (int i = 0; i < rank; ++i) {
     const int axis = row_major ? rank - 1 - i : i;
