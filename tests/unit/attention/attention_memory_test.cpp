@@ -16,14 +16,16 @@ namespace {
 std::atomic<std::size_t> allocations{0};
 std::atomic<std::size_t> allocated_bytes{0};
 
-void* counted(std::size_t size, std::size_t alignment) {
+void* counted_or_null(std::size_t size, std::size_t alignment) noexcept {
   allocations.fetch_add(1, std::memory_order_relaxed);
   allocated_bytes.fetch_add(size, std::memory_order_relaxed);
-  void* p = alignment <= alignof(std::max_align_t)
-                ? std::malloc(size == 0 ? 1 : size)
-                : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (!p) throw std::bad_alloc();
-  return p;
+  return alignment <= alignof(std::max_align_t)
+             ? std::malloc(size == 0 ? 1 : size)
+             : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+}
+void* counted(std::size_t size, std::size_t alignment) {
+  if (void* p = counted_or_null(size, alignment)) return p;
+  throw std::bad_alloc();
 }
 }  // namespace
 
@@ -36,6 +38,15 @@ void* counted(std::size_t size, std::size_t alignment) {
 [[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t a) {
   return counted(size, static_cast<std::size_t>(a));
 }
+// Temporary buffers of the standard library come from these; under a sanitizer its own ones would not match free.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return counted_or_null(size, 1);
+}
+[[gnu::noinline]] void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return counted_or_null(size, 1);
+}
+[[gnu::noinline]] void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, const std::nothrow_t&) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
