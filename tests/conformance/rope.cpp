@@ -6,7 +6,9 @@
 #include <posenc/encoders/rope_table.hpp>
 
 #include <algorithm>
-#include <variant>
+#include <functional>
+#include <map>
+#include <optional>
 
 namespace {
 
@@ -15,10 +17,91 @@ using golden::test_case;
 
 constexpr const char* float32_angles = "float32 angles";
 
+double number(const nlohmann::json& p, const char* key) { return p.at(key).get<double>(); }
+std::optional<double> maybe(const nlohmann::json& p, const char* key) {
+  return p.contains(key) && !p.at(key).is_null() ? std::optional<double>(number(p, key)) : std::nullopt;
+}
+std::int64_t length(const nlohmann::json& p, const char* key, std::int64_t absent = 0) {
+  return p.contains(key) && !p.at(key).is_null() ? p.at(key).get<std::int64_t>() : absent;
+}
+/// L, and M where L is absent.
+std::int64_t original(const nlohmann::json& p) {
+  return length(p, "original_max_position_embeddings", length(p, "max_position_embeddings"));
+}
+/// s, and M / L where s is absent.
+double factor_of(const nlohmann::json& p) {
+  return maybe(p, "factor")
+      .value_or(static_cast<double>(length(p, "max_position_embeddings")) / static_cast<double>(original(p)));
+}
+
+/// One entry per rope_type.
+const std::map<std::string, std::function<posenc::rope_scaling(const nlohmann::json&)>> scalings{
+    {"default", [](const auto&) { return posenc::no_scaling{}; }},
+    {"linear", [](const auto& p) { return posenc::linear{number(p, "factor")}; }},
+    {"dynamic",
+     [](const auto& p) {
+       return posenc::dynamic_ntk{.factor = number(p, "factor"),
+                                  .max_position_embeddings = length(p, "max_position_embeddings"),
+                                  .length = length(p, "seq_len")};
+     }},
+    {"ntk_aware", [](const auto& p) { return posenc::ntk_aware{number(p, "factor")}; }},
+    {"ntk_fixed_su", [](const auto& p) { return posenc::ntk_fixed_su{number(p, "factor")}; }},
+    {"ntk_mixed_su",
+     [](const auto& p) {
+       return posenc::ntk_mixed_su{number(p, "factor"), number(p, "mixed_b")};
+     }},
+    {"ntk_by_parts",
+     [](const auto& p) {
+       return posenc::ntk_by_parts{.factor = number(p, "factor"),
+                                   .original_max_position_embeddings = length(p, "original_max_position_embeddings"),
+                                   .beta_0 = number(p, "beta_0"),
+                                   .beta_1 = number(p, "beta_1"),
+                                   .gamma_0 = number(p, "gamma_0"),
+                                   .gamma_1 = number(p, "gamma_1")};
+     }},
+    {"yarn",
+     [](const auto& p) {
+       return posenc::yarn{.factor = factor_of(p),
+                           .original_max_position_embeddings = original(p),
+                           .beta_fast = maybe(p, "beta_fast").value_or(32),
+                           .beta_slow = maybe(p, "beta_slow").value_or(1),
+                           .truncate = p.value("truncate", true),
+                           .attention_factor = maybe(p, "attention_factor"),
+                           .mscale = maybe(p, "mscale"),
+                           .mscale_all_dim = maybe(p, "mscale_all_dim")};
+     }},
+    {"longrope",
+     [](const auto& p) {
+       return posenc::longrope{.short_factor = p.at("short_factor").template get<std::vector<double>>(),
+                               .long_factor = p.at("long_factor").template get<std::vector<double>>(),
+                               .original_max_position_embeddings = length(p, "original_max_position_embeddings"),
+                               .factor = maybe(p, "factor"),
+                               .max_position_embeddings = length(p, "max_position_embeddings"),
+                               .attention_factor = maybe(p, "attention_factor"),
+                               .length = length(p, "seq_len")};
+     }},
+    {"llama3",
+     [](const auto& p) {
+       return posenc::llama3{.factor = number(p, "factor"),
+                             .low_freq_factor = number(p, "low_freq_factor"),
+                             .high_freq_factor = number(p, "high_freq_factor"),
+                             .original_max_position_embeddings = length(p, "original_max_position_embeddings")};
+     }},
+    {"proportional",
+     [](const auto& p) {
+       return posenc::proportional{number(p, "partial_rotary_factor"), maybe(p, "factor").value_or(1)};
+     }},
+    {"pixel", [](const auto& p) { return posenc::pixel{number(p, "max_freq")}; }}};
+
+const std::map<std::string, posenc::rope_layout> layouts{{"half", posenc::half_split},
+                                                         {"interleaved", posenc::interleaved},
+                                                         {"interleaved_in_half_out", posenc::interleaved_in_half_out},
+                                                         {"vjepa2_mixed", posenc::vjepa2_mixed}};
+
 /// Everything but the layout: frequencies by `rope_parameters`, or given outright.
 posenc::rope_options rope_options(const test_case& c) {
   posenc::rope_options o{.head_dim = c.integer("head_dim"), .offset = c.integer("offset", 0)};
-  o.attention_factor = c.number("attention_factor", 1);
+  if (c.has("attention_factor")) o.attention_factor = c.number("attention_factor");
   if (c.has("rotary_dim")) o.rotary_dim = c.integer("rotary_dim");
   if (c.has_input("inv_freq")) {
     o.inv_freq = c.input("inv_freq").values;
@@ -26,17 +109,15 @@ posenc::rope_options rope_options(const test_case& c) {
   }
   const nlohmann::json& p = c.params().at("rope_parameters");
   const auto type = p.at("rope_type").get<std::string>();
-  if (type == "linear") {
-    o.scaling = posenc::linear{p.at("factor").get<double>()};
-  } else if (type != "default") {
-    throw golden::unsupported("rope_type " + type);
-  }
-  o.base = p.at("rope_theta").get<double>();
-  if (p.contains("partial_rotary_factor")) {
+  if (scalings.count(type) == 0) throw golden::unsupported("rope_type " + type);
+  o.scaling = scalings.at(type)(p);
+  if (p.contains("rope_theta")) o.base = number(p, "rope_theta");
+  if (p.contains("partial_rotary_factor") && type != "proportional") {
     // Where both are named they agree, so the rule that derives one from the other is what is tested.
-    o.partial_rotary_factor = p.at("partial_rotary_factor").get<double>();
+    o.partial_rotary_factor = number(p, "partial_rotary_factor");
     o.rotary_dim.reset();
   }
+  if (type == "proportional") o.rotary_dim.reset();  // it always spans the head
   return o;
 }
 
@@ -59,20 +140,13 @@ table rows_of(const posenc::rope<R>& encoder, const std::vector<std::int64_t>& a
   return t;
 }
 
-/// What angle_mode::float32 multiplies positions with.
-std::vector<float> float32_frequencies(const posenc::rope_options& o, std::int64_t rotary_dim) {
-  std::vector<float> f = posenc::math::float32_ladder(static_cast<float>(o.base), rotary_dim);
-  if (const auto* l = std::get_if<posenc::linear>(&o.scaling))
-    for (float& x : f) x /= static_cast<float>(l->factor);
-  return f;
-}
-
 void frequencies(const test_case& c, answers& a) {
   const posenc::rope_options o = rope_options(c);
   const posenc::rope<double> encoder(o);
   a.add("inv_freq", encoder.inv_freq());
   a.add("inv_freq_peer", encoder.inv_freq());
   a.add("attention_factor", std::vector<double>{encoder.magnitude()});
+  a.add("softmax_scale_multiplier", std::vector<double>{encoder.softmax_scale_multiplier()});
   if (!c.has_input("positions")) return;
   const auto at = c.input("positions").integers();
   const table exact = rows_of(encoder, at);
@@ -84,7 +158,7 @@ void frequencies(const test_case& c, answers& a) {
 
   // The peer's steps begin with its own float32 frequencies.
   posenc::rope_options given{.head_dim = o.head_dim, .rotary_dim = encoder.rotary_dim()};
-  given.attention_factor = o.attention_factor;
+  given.attention_factor = encoder.magnitude();
   given.inv_freq = c.expected("inv_freq_peer").values;
   given.angles = posenc::angle_mode::float32_rounded_inv_freq;
   table mode = rows_of(posenc::rope<float>(given), at);
@@ -95,8 +169,9 @@ void frequencies(const test_case& c, answers& a) {
   // the values above.
   posenc::rope_options own = o;
   own.angles = posenc::angle_mode::float32;
-  const table formed = rows_of(posenc::rope<float>(own), at);
-  const std::vector<float> ladder = float32_frequencies(o, encoder.rotary_dim());
+  const posenc::rope<float> forming(own);
+  const table formed = rows_of(forming, at);
+  const std::vector<float> ladder = forming.float32_inv_freq();
   a.add("inv_freq_peer", ladder, "float32_ladder");
   for (std::size_t i = 0; i < formed.cos.size(); ++i) {
     const std::size_t pair = i % ladder.size();
@@ -119,8 +194,7 @@ std::vector<T> rotated(const Encoder& encoder, std::vector<T> x, std::int64_t di
 
 void rotate(const test_case& c, answers& a) {
   posenc::rope_options o = rope_options(c);
-  o.layout =
-      c.choice<posenc::rope_layout>("layout", {{"half", posenc::half_split}, {"interleaved", posenc::interleaved}});
+  o.layout = c.choice<posenc::rope_layout>("layout", layouts);
   const posenc::rope<double> encoder(o);
   const golden::tensor& x = c.input("x");
   const auto at = c.input("positions").integers();

@@ -10,6 +10,7 @@
 #include <posenc/encoders/rope.hpp>
 #include <posenc/encoders/sinusoidal.hpp>
 #include <posenc/encoders/toeplitz.hpp>
+#include <posenc/encoders/xpos.hpp>
 
 #include <fstream>
 #include <iostream>
@@ -53,6 +54,7 @@ void print_table(std::ostream& out) {
   print_row(out, alibi<float>(heads), "encoders/alibi.hpp", "BLOOM, MPT, Falcon-RW, Baichuan-13B, JAIS, Jina-BERT");
   print_row(out, rope<float>({.head_dim = head_dim}), "encoders/rope.hpp",
             "Llama, Mistral, Qwen, Gemma, Phi, GPT-NeoX, GPT-J, GLM, Cohere, DeepSeek");
+  print_row(out, xpos<float>({.head_dim = head_dim}), "encoders/xpos.hpp", "torchscale's models");
   print_row(out, nope{}, "encoders/nope.hpp",
             "every fourth layer of Llama 4 and SmolLM3; Cohere 2's full-attention layers");
   print_row(out, irope<float>({.layers = 4, .rope = {.head_dim = head_dim}}), "attention/irope.hpp", "Llama 4");

@@ -228,3 +228,33 @@ TEST_CASE("rope: dividing frequencies is dividing positions", "[laws][rope]") {
     CHECK(laws::difference(rotated(slow, x, at), at_quarter) < 1e-13);
   }
 }
+
+TEST_CASE("rope: a thousand shifts by one are a shift by a thousand", "[laws][rope]") {
+  for (const auto layout : {posenc::half_split, posenc::interleaved, posenc::interleaved_in_half_out}) {
+    CAPTURE(layout);
+    const posenc::rope<double> r{{.head_dim = 64, .layout = layout, .attention_factor = 1.1385}};
+    const shape s{.tokens = 4, .dim = 64};
+    laws::random_case any(3);
+    const auto x = any.vector(s.elements());
+    for (const std::int64_t first : {std::int64_t{0}, std::int64_t{100000}, std::int64_t{1000000000}}) {
+      auto once = x;
+      r.rotate(view{once.data(), s}, positions::from(first));
+      auto stepwise = once;
+      std::vector<float> narrow(once.begin(), once.end());
+      std::vector<float> narrow_once = narrow;
+      r.shift(view{once.data(), s}, 1000);
+      r.shift(view{narrow_once.data(), s}, 1000);
+      for (int i = 0; i < 1000; ++i) {
+        r.shift(view{stepwise.data(), s}, 1);
+        r.shift(view{narrow.data(), s}, 1);
+      }
+      // What grows is the rounding of the data: a step of its type per shift, never the angle.
+      CHECK(laws::difference(stepwise, once) < 1e-12);
+      CHECK(laws::difference(narrow, narrow_once) < 1000 * 1.2e-7);
+      // And it is where a rotation would have put it, the magnitude once.
+      auto direct = x;
+      r.rotate(view{direct.data(), s}, positions::from(first + 1000));
+      CHECK(laws::difference(stepwise, direct) < 1e-12);
+    }
+  }
+}

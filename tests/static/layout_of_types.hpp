@@ -20,6 +20,8 @@ inline constexpr bool is_plain = has_layout<T, Size>&& std::is_trivially_copyabl
 static_assert(is_plain<posenc::shape, 32>);
 static_assert(is_plain<posenc::strides, 32>);
 static_assert(is_plain<posenc::position, 32>);
+static_assert(is_plain<posenc::real_position, 32>);
+static_assert(is_plain<posenc::rope_pair, 24>);
 static_assert(is_plain<posenc::row, 40>);
 static_assert(is_plain<posenc::interval, 16>);
 static_assert(is_plain<posenc::interval_pair, 32>);
@@ -39,7 +41,7 @@ static_assert(sizeof(void*) != 8 || is_plain<posenc::view<float>, 72>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::view<const double>, 72>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::listed_keys, 8>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::positions, 48>);
-static_assert(sizeof(void*) != 8 || is_plain<posenc::real_positions, 16>);
+static_assert(sizeof(void*) != 8 || is_plain<posenc::real_positions, 24>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::call, 152>);
 
 template <class T>
@@ -55,10 +57,10 @@ static_assert(same_as_parts<posenc::rope_schedule>);
 static_assert(same_as_parts<posenc::attention_options<float>>);
 #if defined(__GLIBCXX__) && defined(__LP64__)
 // Numbers for one standard library pin the rest.
-static_assert(sizeof(posenc::rope<float>) == 120 && sizeof(posenc::alibi<float>) == 32);
+static_assert(sizeof(posenc::rope<float>) == 280 && sizeof(posenc::alibi<float>) == 32);
 static_assert(sizeof(posenc::sinusoidal<float>) == 104 && sizeof(posenc::learned<float>) == 72);
 static_assert(sizeof(posenc::relative_bucket<float>) == 120 && sizeof(posenc::toeplitz<float>) == 40);
-static_assert(sizeof(posenc::rope_table<float>) == 72 && sizeof(posenc::rope_schedule) == 40);
+static_assert(sizeof(posenc::rope_table<float>) == 128 && sizeof(posenc::rope_schedule) == 40);
 static_assert(sizeof(posenc::attention_options<float>) == 208 && sizeof(posenc::attention_options<double>) == 208);
 #endif
 

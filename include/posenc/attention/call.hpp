@@ -107,8 +107,13 @@ void check_policy(const char* function, const Policy& p, const call& c) {
   };
   const int axes = std::max(c.query_positions.axis_count(), c.key_positions.axis_count());
   bool several = false;
+  bool by_position = false;
+  bool ordered = false;
   const auto takes_axes = [&]<class P>(const P&) {
-    if constexpr (requires { P::several_axes; }) several = several || P::several_axes;
+    constexpr bool takes = requires { P::several_axes; };
+    several = several || takes;
+    by_position = by_position || (has_allow_positions<P> && !takes);
+    ordered = ordered || requires { P::orders_tokens; };
   };
   if constexpr (is_policy<Policy>::value) {
     for_parts(p.parts, check_part);
@@ -118,6 +123,9 @@ void check_policy(const char* function, const Policy& p, const call& c) {
     takes_axes(p);
   }
   require(axes == 1 || several, function, "positions", "must have one axis: no part of the policy takes several", axes);
+  // The tokens of an image share their first coordinate and would see each other.
+  require(axes == 1 || !by_position || ordered, function, "positions",
+          "must have one axis where a mask goes by position, unless causal_by_index orders the tokens", axes);
 }
 
 template <class C>

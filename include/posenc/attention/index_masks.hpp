@@ -4,6 +4,7 @@
 /// Masks by index: what storage holds, whatever positions it stands for.
 ///   cache_length{n}          keys 0 .. n-1 are filled; or one length per batch row
 ///   padding{begin, end}      keys begin[b] .. end[b]-1 of batch row b are real (left padding: begin > 0)
+///   causal_by_index{past}    key j is seen by query i iff j <= past + i
 ///   documents{q, k}          packed sequences: document d owns queries q[d] .. q[d+1]-1 and keys k[d] .. k[d+1]-1
 ///                            (cumulative lengths, cu_seqlens); a query sees the keys of its own document
 /// Spans stay the caller's memory and must outlive the call; they are checked once per call.
@@ -39,6 +40,21 @@ struct cache_length {
     };
     if (!per_row) return fits(length);
     for (const std::int64_t n : lengths) fits(n);
+  }
+};
+
+/// Keys up to the query's own by their place in storage: key j is seen by query i iff j <= past + i. What tokens that
+/// share a position need (the tokens of an image under a rotation of several axes), where `causal` would let them all
+/// see each other. `past` counts the keys that lie before those of the call's own tokens.
+struct causal_by_index {
+  static constexpr bool orders_tokens = true;
+  std::int64_t past = 0;
+  [[nodiscard]] constexpr interval allow_index(const row& r) const noexcept {
+    return {0, detail::saturating_add(detail::saturating_add(past, r.query_index), 1)};
+  }
+  void check(const call& c) const {
+    detail::require(past >= 0 && past <= c.keys - c.queries, "causal_by_index", "past",
+                    "must lie in 0..keys - queries of the call", past);
   }
 };
 

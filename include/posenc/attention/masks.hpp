@@ -18,12 +18,6 @@
 namespace posenc {
 
 namespace detail {
-/// a + b, held at the ends of int64.
-[[nodiscard]] constexpr std::int64_t saturating_add(std::int64_t a, std::int64_t b) noexcept {
-  if (b > 0 && a > interval::highest - b) return interval::highest;
-  if (b < 0 && a < interval::lowest - b) return interval::lowest;
-  return a + b;
-}
 /// How far p lies behind the start of its chunk.
 [[nodiscard]] constexpr std::int64_t within_chunk(std::int64_t p, std::int64_t size) noexcept {
   const std::int64_t remainder = p % size;

@@ -7,6 +7,7 @@
 ///   sink                   softmax starts with weight exp(sink(h)) on no value (gpt-oss); 0 is softmax-1
 ///   query_temperature      q times 1 + scale * ln(1 + floor((p + position_offset) / floor_scale)): Llama 4 (offset 1),
 ///                          Ministral 3 (offset 0)
+///   log_length_scale       q times max(1, ln(p + 1) / ln(length)): Qwen's use_logn_attn
 /// Several providers of a q scale multiply.
 
 #include <posenc/core/error.hpp>
@@ -83,6 +84,18 @@ struct query_temperature {
   void check(const call&) const {
     detail::require(floor_scale > 0, "query_temperature", "floor_scale", "must be positive", floor_scale);
     detail::require(std::isfinite(scale), "query_temperature", "scale", "must be finite", scale);
+  }
+};
+
+/// q times ln(p + 1) / ln(length) from position `length` on, 1 before (Qwen's use_logn_attn).
+struct log_length_scale {
+  std::int64_t length = 0;
+  [[nodiscard]] double query_scale(std::int64_t, const position& at, std::int64_t) const noexcept {
+    if (at.value() < length) return 1;
+    return std::log(static_cast<double>(at.value()) + 1) / std::log(static_cast<double>(length));
+  }
+  void check(const call&) const {
+    detail::require(length >= 2, "log_length_scale", "length", "must be at least 2", length);
   }
 };
 

@@ -4,14 +4,19 @@
 /// One policy whose masks and modifiers are run-time fields, for models read from a configuration: the bias kind is the
 /// only thing that stays static, so a model needs one instantiation per bias kind, not one per combination.
 ///   order of the logit transforms: softcap before the bias if `softcap_first`, bias, softcap otherwise; masks last.
+///   order of the q and k transforms: norm, rotation; or rotation, norm if `normalize_after_rotation`.
 /// Cost     the instructions of the same static policy and one predictable branch per batch for the softcap.
 
 #include <posenc/attention/index_masks.hpp>
 #include <posenc/attention/masks.hpp>
 #include <posenc/attention/modifiers.hpp>
+#include <posenc/attention/qk_norm.hpp>
 #include <posenc/encoders/nope.hpp>
 #include <posenc/encoders/rope.hpp>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -24,6 +29,7 @@ struct run_time_masks {
   std::optional<symmetric_window> both_sides{};
   std::optional<chunked> chunk{};
   std::optional<prefix_lm> prefix{};
+  std::optional<causal_by_index> order{};
   std::optional<cache_length> cache{};
   std::optional<posenc::padding> padding{};
   std::optional<posenc::documents> documents{};
@@ -54,7 +60,12 @@ struct run_time_policy {
   std::vector<double> sinks{};
   std::optional<double> logit_scale{};
   std::optional<query_temperature> temperature{};
+  std::optional<log_length_scale> length_scale{};
+  std::optional<qk_norm> normalization{};
+  bool normalize_after_rotation = false;
   std::optional<posenc::rope<float>> rotation{};
+
+  static constexpr bool several_axes = true;
 
   template <class B, class Keys>
   [[nodiscard]] auto row(const posenc::row& r, const Keys& keys) const {
@@ -71,6 +82,7 @@ struct run_time_policy {
   [[nodiscard]] interval allow_index(const posenc::row& r) const noexcept {
     interval all;
     const auto cut = [&](const interval& v) { all = {std::max(all.lo, v.lo), std::min(all.hi, v.hi)}; };
+    if (masks.order) cut(masks.order->allow_index(r));
     if (masks.cache) cut(masks.cache->allow_index(r));
     if (masks.padding) cut(masks.padding->allow_index(r));
     if (masks.documents) cut(masks.documents->allow_index(r));
@@ -78,7 +90,8 @@ struct run_time_policy {
   }
   [[nodiscard]] double query_scale(std::int64_t head, const position& at, std::int64_t visible) const noexcept {
     const double warm = temperature ? temperature->query_scale(head, at, visible) : 1.0;
-    return logit_scale.value_or(1.0) * warm;
+    const double longer = length_scale ? length_scale->query_scale(head, at, visible) : 1.0;
+    return logit_scale.value_or(1.0) * warm * longer;
   }
   /// -inf, which starts the softmax empty, where there are no sinks.
   [[nodiscard]] double sink(std::int64_t head) const noexcept {
@@ -87,31 +100,52 @@ struct run_time_policy {
   }
   template <class C>
   void transform_q(C* x, std::int64_t dim, const position& at, std::int64_t head) const {
+    if (normalization && !normalize_after_rotation) normalization->transform_q(x, dim, at, head);
     if (rotation) rotation->transform_q(x, dim, at, head);
+    if (normalization && normalize_after_rotation) normalization->transform_q(x, dim, at, head);
   }
   template <class C>
   void transform_k(C* x, std::int64_t dim, const position& at, std::int64_t head) const {
+    if (normalization && !normalize_after_rotation) normalization->transform_k(x, dim, at, head);
     if (rotation) rotation->transform_k(x, dim, at, head);
+    if (normalization && normalize_after_rotation) normalization->transform_k(x, dim, at, head);
   }
 
-  /// Keys before they are appended to a cache, and cached keys that move: by the rotation, where there is one.
+  /// Keys before they are appended to a cache: norm and rotation in their order, where there are any.
   template <class U>
-  void rotate(view<U> x, const positions& at = {}) const {
-    if (rotation) rotation->rotate(x, at);
+  void rotate(view<U> keys, const positions& at = {}) const {
+    if (normalization && !normalize_after_rotation) normalization->normalize_k(keys);
+    if (rotation) rotation->rotate(keys, at);
+    if (normalization && normalize_after_rotation) normalization->normalize_k(keys);
   }
+  /// Cached keys that move. @throws std::invalid_argument where a gain lies on rotated channels: it would have to be
+  /// taken off before the turn.
   template <class U>
   void shift(view<U> keys, std::int64_t delta) const {
-    if (rotation) rotation->shift(keys, delta);
+    if (!rotation) return;
+    detail::require(!normalization || !normalize_after_rotation || normalization->k_gain.empty(),
+                    "run_time_policy::shift", "normalization", "must not scale channels after the rotation", "a gain");
+    rotation->shift(keys, delta);
   }
 
   /// @throws std::invalid_argument where a field does not fit the call.
   void check(const call& c) const {
     (void)posenc::softcap(softcap);  // refuses a negative cap here, not in a kernel
+    if (masks.order) masks.order->check(c);
     if (masks.cache) masks.cache->check(c);
     if (masks.padding) masks.padding->check(c);
     if (masks.documents) masks.documents->check(c);
     if (rotation) rotation->check(c);
     if (temperature) temperature->check(c);
+    if (length_scale) length_scale->check(c);
+    if (normalization) normalization->check(c);
+    const int axes = std::max(c.query_positions.axis_count(), c.key_positions.axis_count());
+    detail::require(axes == 1 || rotation, "run_time_policy", "positions",
+                    "must have one axis where there is no rotation", axes);
+    // Masks by position read the first axis, which the tokens of an image share.
+    const bool by_position = masks.causal || masks.window || masks.both_sides || masks.chunk || masks.prefix;
+    detail::require(axes == 1 || !by_position || masks.order, "run_time_policy", "masks.order",
+                    "must be given (causal_by_index) where positions have several axes", "none");
     detail::require(!(masks.causal && masks.prefix), "run_time_policy", "masks",
                     "must not hold causal beside prefix, which holds the causal rule itself", "both");
     detail::require(sinks.size() <= 1 || static_cast<std::int64_t>(sinks.size()) == c.heads, "run_time_policy", "sinks",

@@ -70,6 +70,15 @@ struct listed_keys {
   return std::clamp(wrapped, -bound, bound);
 }
 
+namespace detail {
+/// a + b, held at the ends of int64.
+[[nodiscard]] constexpr std::int64_t saturating_add(std::int64_t a, std::int64_t b) noexcept {
+  if (b > 0 && a > std::numeric_limits<std::int64_t>::max() - b) return std::numeric_limits<std::int64_t>::max();
+  if (b < 0 && a < std::numeric_limits<std::int64_t>::min() - b) return std::numeric_limits<std::int64_t>::min();
+  return a + b;
+}
+}  // namespace detail
+
 /// key position - query position for the lanes k, k + 1, ...: formed in int64, exact in float up to 2^24 and in double
 /// up to 2^53, within one step of the scalar beyond.
 template <class B, class Keys>

@@ -13,6 +13,7 @@
 #include <posenc/core/error.hpp>
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -27,7 +28,10 @@ struct position {
   std::array<std::int64_t, max_axes> axis{};
 
   constexpr position() = default;
-  constexpr position(std::int64_t p) noexcept { axis.fill(p); }  // NOLINT: a number is a position
+  template <std::integral I>
+  constexpr position(I p) noexcept {  // NOLINT: a number is a position
+    axis.fill(static_cast<std::int64_t>(p));
+  }
   [[nodiscard]] constexpr std::int64_t operator[](int a) const noexcept { return axis[static_cast<std::size_t>(a)]; }
   [[nodiscard]] constexpr std::int64_t value() const noexcept { return axis[0]; }
   friend constexpr bool operator==(const position&, const position&) = default;
@@ -132,18 +136,51 @@ class positions {
   const std::int32_t* narrow_ = nullptr;
 };
 
-/// Real-valued positions, one per token, for encodings whose mathematics allows them (sinusoidal, rope).
+/// Real-valued coordinates of one token; a single one stands on every axis.
+struct real_position {
+  std::array<double, position::max_axes> axis{};
+
+  constexpr real_position() = default;
+  template <std::floating_point F>
+  constexpr real_position(F p) noexcept {  // NOLINT: a number is a position
+    axis.fill(static_cast<double>(p));
+  }
+  [[nodiscard]] constexpr double operator[](int a) const noexcept { return axis[static_cast<std::size_t>(a)]; }
+};
+
+/// Real-valued positions for encodings whose mathematics allows them (sinusoidal, rope): one per token, or
+/// `axes(values, n)`, n coordinates per token in the order values[axis * tokens + t]; shared by the batch rows.
 /// A type of its own, so that a feature tensor is never taken for integer positions by accident.
 class real_positions {
  public:
   explicit constexpr real_positions(std::span<const double> values) noexcept : values_(values) {}
+  [[nodiscard]] static constexpr real_positions axes(std::span<const double> values, int axes) {
+    detail::require(axes >= 1 && axes <= position::max_axes, "real_positions::axes", "axes", "must lie in 1..4", axes);
+    detail::require(values.size() % static_cast<std::size_t>(axes) == 0, "real_positions::axes", "values",
+                    "must fill axes of equal length", values.size());
+    real_positions p(values);
+    p.axes_ = axes;
+    return p;
+  }
   [[nodiscard]] constexpr double operator[](std::int64_t t) const noexcept {
     return values_[static_cast<std::size_t>(t)];
   }
-  [[nodiscard]] constexpr std::int64_t size() const noexcept { return static_cast<std::int64_t>(values_.size()); }
+  /// All axes of token t.
+  [[nodiscard]] constexpr real_position at(std::int64_t t) const noexcept {
+    if (axes_ == 1) return {(*this)[t]};
+    real_position p;
+    for (int a = 0; a < axes_; ++a) p.axis[static_cast<std::size_t>(a)] = (*this)[a * size() + t];
+    return p;
+  }
+  /// Tokens.
+  [[nodiscard]] constexpr std::int64_t size() const noexcept {
+    return static_cast<std::int64_t>(values_.size()) / axes_;
+  }
+  [[nodiscard]] constexpr int axis_count() const noexcept { return axes_; }
 
  private:
   std::span<const double> values_;
+  int axes_ = 1;
 };
 
 }  // namespace posenc

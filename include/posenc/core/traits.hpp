@@ -47,6 +47,8 @@ struct encoder_description {
   /// Whether the preference for a key never grows with its distance, content being equal.
   bool monotone = false;
   cache_shift shift = cache_shift::keep_keys;
+  /// Why keys must be computed again; empty otherwise.
+  std::string_view shift_reason{};
 };
 
 [[nodiscard]] constexpr std::string_view to_string(site s) noexcept {

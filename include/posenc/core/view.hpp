@@ -92,6 +92,15 @@ class view {
     std::int64_t step[4] = {strides_.batch, strides_.token, strides_.head, strides_.dim};
     std::int64_t extent[4] = {shape_.batch, shape_.tokens, shape_.heads, shape_.dim};
     std::int64_t reach = 0;
+    // Most views are nested in this order already.
+    int nested = 3;
+    for (; nested >= 0; --nested) {
+      if (extent[nested] <= 1) continue;
+      if (step[nested] <= reach) break;
+      reach += (extent[nested] - 1) * step[nested];
+    }
+    if (nested < 0) return false;
+    reach = 0;
     for (int taken = 0; taken < 4; ++taken) {
       int next = -1;
       for (int i = 0; i < 4; ++i) {

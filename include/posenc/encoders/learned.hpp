@@ -96,7 +96,8 @@ class learned {
             .parameters = rows() * dim(),
             .table_bytes = rows() * dim() * static_cast<std::int64_t>(sizeof(T)),
             .monotone = false,
-            .shift = cache_shift::recompute_keys};
+            .shift = cache_shift::recompute_keys,
+            .shift_reason = "rows are added to the input and lie inside the keys"};
   }
 
  private:

@@ -121,7 +121,8 @@ class sinusoidal {
             .parameters = 0,
             .table_bytes = static_cast<std::int64_t>(steps_.size() * sizeof(math::turns)),
             .monotone = false,
-            .shift = cache_shift::recompute_keys};
+            .shift = cache_shift::recompute_keys,
+            .shift_reason = "rows are added to the input and lie inside the keys"};
   }
 
  private:
@@ -130,6 +131,7 @@ class sinusoidal {
     detail::require(at.axis_count() == 1, function, "positions", "must have one axis", at.axis_count());
   }
   static void check_cover(const real_positions& at, const char* function, std::int64_t, std::int64_t tokens) {
+    detail::require(at.axis_count() == 1, function, "positions", "must have one axis", at.axis_count());
     detail::require(at.size() == tokens, function, "positions", "must list one position per token", at.size());
     for (std::int64_t t = 0; t < tokens; ++t)
       detail::require(std::abs(at[t]) <= 1e15, function, "positions", "must be finite and within +-10^15", at[t]);

@@ -56,10 +56,9 @@ void cos_sin_of_phases(const std::uint64_t* phases, std::int64_t count, double m
   }
 }
 
-/// The row of one position. `steps[i]` is the frequency of pair i; `Position` is std::int64_t or double.
-template <class Arch, row_form Form, class C, class Position>
-void cos_sin_row(const math::turns* steps, std::int64_t pairs, Position position, double magnitude, double direction,
-                 C* cos, C* sin) noexcept {
+/// A row of `pairs` phases: pair i stands at `phase_of(i)`, in units of 2^-64 turns.
+template <class Arch, row_form Form, class C, class PhaseOf>
+void cos_sin_row_of(PhaseOf phase_of, std::int64_t pairs, double magnitude, double direction, C* cos, C* sin) noexcept {
   // 16-bit rows are rounded from double, not from an intermediate float.
   using R = std::conditional_t<std::same_as<C, float>, float, double>;
   constexpr std::int64_t block = detail::row_block;
@@ -68,7 +67,7 @@ void cos_sin_row(const math::turns* steps, std::int64_t pairs, Position position
   alignas(64) R s[block];
   for (std::int64_t i = 0; i < pairs; i += block) {
     const std::int64_t n = std::min(block, pairs - i);
-    for (std::int64_t j = 0; j < n; ++j) phases[j] = math::phase(steps[i + j], position);
+    for (std::int64_t j = 0; j < n; ++j) phases[j] = phase_of(i + j);
     for (std::int64_t j = n; j < (n + 7) / 8 * 8; ++j) phases[j] = 0;
     if constexpr (Form == row_form::separate && std::same_as<C, R>) {
       if (n == block) {
@@ -82,16 +81,22 @@ void cos_sin_row(const math::turns* steps, std::int64_t pairs, Position position
   }
 }
 
-/// The row of one position in the float32-angle compatibility mode: angle, cosine, sine and product with the magnitude
-/// each rounded to float.
+/// The row of one position. `steps[i]` is the frequency of pair i; `Position` is std::int64_t or double.
+template <class Arch, row_form Form, class C, class Position>
+void cos_sin_row(const math::turns* steps, std::int64_t pairs, Position position, double magnitude, double direction,
+                 C* cos, C* sin) noexcept {
+  cos_sin_row_of<Arch, Form>([=](std::int64_t i) POSENC_LAMBDA_INLINE { return math::phase(steps[i], position); },
+                             pairs, magnitude, direction, cos, sin);
+}
+
+/// A row of float32 angles: cosine, sine and product with the magnitude each rounded to float.
 template <row_form Form, class C>
-void cos_sin_row_float32(const float* inv_freq, std::int64_t pairs, double position, float magnitude, double direction,
-                         C* cos, C* sin) noexcept {
+void cos_sin_row_float32(const float* angles, std::int64_t pairs, float magnitude, double direction, C* cos,
+                         C* sin) noexcept {
   for (std::int64_t i = 0; i < pairs; ++i) {
-    const float angle = math::float32_angle(position, inv_freq[i]);
-    const float c = static_cast<float>(std::cos(static_cast<double>(angle))) * magnitude;
+    const float c = static_cast<float>(std::cos(static_cast<double>(angles[i]))) * magnitude;
     const float s =
-        static_cast<float>(std::sin(static_cast<double>(angle))) * magnitude * static_cast<float>(direction);
+        static_cast<float>(std::sin(static_cast<double>(angles[i]))) * magnitude * static_cast<float>(direction);
     constexpr std::int64_t spread = Form == row_form::separate ? 1 : 2;
     detail::place<Form>(&c, &s, 1, cos + i * spread, sin + i * spread);
   }

@@ -74,6 +74,36 @@ void rotate_interleaved(const S* in, std::int64_t in_step, S* out, std::int64_t 
     detail::rotate_interleaved_heads<1, Arch>(in + h * in_step, in_step, out + h * out_step, out_step, cos, sin, pairs);
 }
 
+/// Interleaved channels x[2i], x[2i + 1] (steps of `dim`) to two halves, and back.
+template <class Arch, class S>
+void split_pairs(const S* in, std::int64_t dim, S* __restrict first, S* __restrict second, std::int64_t pairs) {
+  if (dim == 1) {
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      first[i] = in[2 * i];
+      second[i] = in[2 * i + 1];
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    first[i] = in[2 * i * dim];
+    second[i] = in[(2 * i + 1) * dim];
+  }
+}
+template <class Arch, class S>
+void join_pairs(const S* __restrict first, const S* __restrict second, S* out, std::int64_t dim, std::int64_t pairs) {
+  if (dim == 1) {
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      out[2 * i] = first[i];
+      out[2 * i + 1] = second[i];
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    out[2 * i * dim] = first[i];
+    out[(2 * i + 1) * dim] = second[i];
+  }
+}
+
 /// Pairs anywhere: for strided rows and for scalars without lanes. `second` is the distance from the first channel of a
 /// pair to its partner, `next` from one pair to the next, both in elements of the row; `cos` and `sin` in the form
 /// row_form::separate. Types with lanes are gathered into them, so that results have the bits of packed rows.

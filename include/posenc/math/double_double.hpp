@@ -68,6 +68,7 @@ inline constexpr double_double inverse_two_pi{0x1.45f306dc9c883p-3, -0x1.6b01ec5
 
 /// e^x. Reduced to |r| <= ln2 / 512 by powers of two and repeated squaring, then a Taylor polynomial.
 [[nodiscard]] inline double_double exp(double_double x) noexcept {
+  if (!(std::abs(x.hi) < 745)) return std::exp(x.hi);  // 0, infinity or NaN
   const double n = std::nearbyint(x.hi / ln2.hi);
   double_double r = x - ln2 * double_double(n);
   r = {r.hi * 0x1p-8, r.lo * 0x1p-8};

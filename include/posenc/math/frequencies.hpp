@@ -14,10 +14,10 @@ namespace posenc::math {
 /// base^(-i / denominator) for i = 0 .. count-1; a denominator of 0 (one rung) gives 1.
 /// RoPE: count = rotary_dim / 2, denominator = rotary_dim / 2, so that rung i is base^(-2i / rotary_dim).
 /// Cost: one dd exp per rung, about 1 us. Domain: base > 0.
-[[nodiscard]] inline std::vector<double_double> ladder(double base, std::int64_t count, double denominator) {
+[[nodiscard]] inline std::vector<double_double> ladder(double_double base, std::int64_t count, double denominator) {
   std::vector<double_double> out(static_cast<std::size_t>(count), double_double(1));
   if (denominator == 0) return out;
-  const double_double log_base = log(double_double(base));
+  const double_double log_base = log(base);
   for (std::int64_t i = 1; i < count; ++i)
     out[static_cast<std::size_t>(i)] =
         exp(-(log_base * double_double(static_cast<double>(i)) / double_double(denominator)));

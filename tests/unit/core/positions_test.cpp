@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 using posenc::positions;
@@ -120,4 +121,59 @@ TEST_CASE("positions: real-valued positions are read as they are", "[core][posit
   const posenc::real_positions p(values);
   CHECK(p.size() == 3);
   CHECK(p[1] == -2.25);
+}
+
+TEMPLATE_TEST_CASE("positions: a number of any integer type is a position", "[core][positions]", std::int8_t,
+                   std::uint16_t, int, unsigned, std::int64_t, long long, std::size_t) {
+  constexpr posenc::position p = TestType(100);
+  static_assert(p[0] == 100 && p[3] == 100 && p.value() == 100);
+  static_assert(std::is_convertible_v<TestType, posenc::position>);
+  CHECK(posenc::position(std::numeric_limits<TestType>::min())[2] ==
+        static_cast<std::int64_t>(std::numeric_limits<TestType>::min()));
+}
+
+TEST_CASE("positions: a feature is not a position, and no position a real one by accident", "[core][positions]") {
+  static_assert(!std::is_convertible_v<double, posenc::position>);
+  static_assert(!std::is_convertible_v<float, posenc::position>);
+  static_assert(!std::is_convertible_v<int, posenc::real_position>);
+  static_assert(!std::is_convertible_v<std::vector<double>, posenc::real_positions>);
+  static_assert(posenc::position(3) == posenc::position(std::int64_t{3}));
+  static_assert(posenc::position(3) != posenc::position(4));
+  posenc::position p = 3;
+  p.axis[2] = 4;
+  CHECK(p != posenc::position(3));
+  CHECK(p.value() == 3);
+  CHECK(posenc::position{}[0] == 0);
+}
+
+TEST_CASE("positions: real values on several axes", "[core][positions]") {
+  const std::vector<double> values{0.5, -2.25, 1e9, 10.5, 11.5, 12.5};
+  const auto two = posenc::real_positions::axes(values, 2);
+  CHECK(two.axis_count() == 2);
+  CHECK(two.size() == 3);
+  CHECK(two[1] == -2.25);
+  CHECK(two.at(1)[0] == -2.25);
+  CHECK(two.at(1)[1] == 11.5);
+  CHECK(two.at(2)[1] == 12.5);
+  // Coordinates that are not given are 0, as those of whole positions.
+  CHECK(two.at(2)[2] == 0);
+  CHECK(two.at(2)[3] == 0);
+  const auto three = posenc::real_positions::axes(values, 3);
+  CHECK(three.size() == 2);
+  CHECK(three.at(1)[2] == 12.5);
+  // One coordinate stands on every axis.
+  const posenc::real_positions one(values);
+  CHECK(one.axis_count() == 1);
+  CHECK(one.size() == 6);
+  for (int a = 0; a < posenc::position::max_axes; ++a) CHECK(one.at(3)[a] == 10.5);
+  CHECK(posenc::real_positions::axes(values, 1).at(3)[2] == 10.5);
+  CHECK_THROWS_WITH(posenc::real_positions::axes(values, 0),
+                    "posenc::real_positions::axes: axes must lie in 1..4, got 0");
+  CHECK_THROWS_WITH(posenc::real_positions::axes(values, 5), contains("axes must lie in 1..4, got 5"));
+  CHECK_THROWS_WITH(posenc::real_positions::axes(values, 4),
+                    "posenc::real_positions::axes: values must fill axes of equal length, got 6");
+  const std::vector<double> none;
+  CHECK(posenc::real_positions::axes(none, 3).size() == 0);
+  const posenc::real_position r = 0.25f;
+  for (int a = 0; a < posenc::position::max_axes; ++a) CHECK(r[a] == 0.25);
 }

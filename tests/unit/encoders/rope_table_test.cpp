@@ -199,3 +199,93 @@ TEST_CASE("rope table: a slice has its rows and no others", "[rope]") {
           posenc::rope_table<float>{r, std::numeric_limits<std::int64_t>::max() - 1, 3};
         }).find("first must leave room for the rows") != std::string::npos);
 }
+
+TEST_CASE("rope table: every layout and every way to form angles", "[rope]") {
+  for (const auto mode : {posenc::angle_mode::exact, posenc::angle_mode::float32, posenc::angle_mode::ggml_recurrence})
+    for (const auto layout : {posenc::half_split, posenc::interleaved, posenc::interleaved_in_half_out,
+                              posenc::vjepa2_mixed, posenc::half_split_in_blocks})
+      for (const std::int64_t rotary_dim : {4, 12, 64, 300}) {
+        CAPTURE(mode, layout, rotary_dim);
+        posenc::rope_options o{.head_dim = rotary_dim + 3,
+                               .rotary_dim = rotary_dim,
+                               .offset = 1,
+                               .layout = layout,
+                               .scaling = posenc::linear{3},
+                               .attention_factor = 1.5,
+                               .angles = mode};
+        if (layout == posenc::half_split_in_blocks) o.axes.block_dims = {2, rotary_dim - 2};
+        const posenc::rope<float> r{o};
+        const posenc::shape s{.tokens = 4, .heads = 3, .dim = rotary_dim + 3};
+        auto x = values<float>(s.elements());
+        auto y = x;
+        posenc::rope_table<float>{r, 1000, 8}.rotate(posenc::view{x.data(), s}, positions::from(1002));
+        r.rotate(posenc::view{y.data(), s}, positions::from(1002));
+        CHECK(x == y);
+        // Double data by a table of double.
+        if (mode != posenc::angle_mode::exact) continue;
+        auto wide = values<double>(s.elements());
+        auto right = wide;
+        posenc::rope_table<double>{r, 1000, 8}.rotate(posenc::view{wide.data(), s}, positions::from(1002));
+        r.rotate(posenc::view{right.data(), s}, positions::from(1002));
+        CHECK(wide == right);
+      }
+}
+
+TEST_CASE("rope table: several axes read the rows of their coordinates", "[rope]") {
+  const posenc::rope<float> r{{.head_dim = 8, .axes = posenc::rope_axes::interleaved({2, 1, 1})}};
+  REQUIRE(r.axis_count() == 3);
+  const auto table = r.table(2, 10);
+  auto x = values<float>(2 * 8);
+  auto y = x;
+  const posenc::view v{x.data(), {.tokens = 2, .dim = 8}};
+  const std::vector<std::int64_t> ids{2, 11, 5, 6, 7, 3};
+  table.rotate(v, positions::axes(ids, 3));
+  r.rotate(posenc::view{y.data(), {.tokens = 2, .dim = 8}}, positions::axes(ids, 3));
+  CHECK(x == y);
+  // Coordinates that no pair takes need no row, the others do.
+  const std::vector<std::int64_t> four{2, 11, 5, 6, 7, 3, -1000, 1000};
+  table.rotate(v, positions::axes(four, 4));
+  r.rotate(posenc::view{y.data(), {.tokens = 2, .dim = 8}}, positions::axes(four, 4));
+  CHECK(x == y);
+  const std::vector<std::int64_t> missing{2, 11, 5, 6, 7, 12};
+  CHECK(refusal<std::out_of_range>([&] { table.rotate(v, positions::axes(missing, 3)); }) ==
+        "posenc::rope_table::rotate: positions must lie in 2..11, got 12");
+  const std::vector<std::int64_t> two{2, 11, 5, 6};
+  CHECK(refusal([&] { table.rotate(v, positions::axes(two, 2)); }) ==
+        "posenc::rope_table::rotate: positions must have one axis or those that the pairs name, got 2");
+  CHECK(refusal([&] { posenc::rope<float>{{.head_dim = 8}}.table(2, 10).rotate(v, positions::axes(two, 2)); }) ==
+        "posenc::rope_table::rotate: positions must have one axis, got 2");
+  CHECK(x == y);
+  // A slice keeps the axes.
+  table.slice(3, 4).rotate(v, positions::axes(std::vector<std::int64_t>{3, 4, 5, 6, 5, 3}, 3));
+  r.rotate(posenc::view{y.data(), {.tokens = 2, .dim = 8}},
+           positions::axes(std::vector<std::int64_t>{3, 4, 5, 6, 5, 3}, 3));
+  CHECK(x == y);
+}
+
+TEST_CASE("rope table: what no row can hold is refused", "[rope]") {
+  const posenc::rope<float> sums{{.head_dim = 4, .inv_freq = {1, 2, 3, 4}, .frequency_axes = 2}};
+  const posenc::rope<float> heads{{.head_dim = 4, .inv_freq = {1, 2, 3, 4}, .frequency_heads = 2}};
+  for (const auto* r : {&sums, &heads})
+    CHECK(refusal([&] { (void)r->table(0, 4); }).find("posenc::rope_table: encoder must have one set of frequencies") ==
+          0);
+  const std::vector<float> rows(64);
+  CHECK(refusal([&] {
+          posenc::rope_table_view<float>{posenc::half_split_in_blocks, 8, 8, 0, {rows.data(), rows.data(), 4, 0, 1}};
+        }) == "posenc::rope_table: layout must come from an encoder that knows its blocks, got half_split_in_blocks");
+}
+
+TEST_CASE("rope table: sizes that overflow, rows that overlap and views of temporaries are refused", "[rope]") {
+  const posenc::rope<float> encoder{{.head_dim = 8}};
+  CHECK(refusal([&] { posenc::rope_table<float>(encoder, 0, std::int64_t{1} << 61); }) ==
+        "posenc::rope_table: rows must not exceed 2^56 / rotary_dim, got 2305843009213693952");
+  const std::vector<float> values(64);
+  const posenc::rope_rows<float> close{values.data(), values.data() + 4, 3, 0, 4};
+  CHECK(refusal([&] { posenc::rope_table_view<float>(posenc::half_split, 8, 8, 0, close); }) ==
+        "posenc::rope_table: step must not be below the pairs, got 3");
+  const auto kept = []<class Table>(std::type_identity<Table>) {
+    return requires(Table t) { static_cast<Table>(t).slice(0, 1); };
+  };
+  CHECK(kept(std::type_identity<const posenc::rope_table<float>&>{}));
+  CHECK(!kept(std::type_identity<posenc::rope_table<float>&&>{}));
+}

@@ -1,4 +1,5 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+#include "reference/rope_matrix.hpp"
 #include "reference/rotation.hpp"
 #include "support/catch.hpp"
 #include "unit/encoders/refusal.hpp"
@@ -24,7 +25,7 @@ oracle::rope_rule rule_of(const posenc::rope_options& o, std::int64_t rotary_dim
           .base = o.base,
           .interleaved = o.layout == interleaved,
           .factor = l ? l->factor : 1,
-          .magnitude = o.attention_factor};
+          .magnitude = o.attention_factor.value_or(1)};
 }
 
 /// Every head of every token of a packed array turned by the oracle, token t of batch row b at from + t.
@@ -232,7 +233,7 @@ TEST_CASE("rope in the float32 angle modes", "[rope]") {
   const auto before = key;
   CHECK(refusal([&] {
           as_trained.shift(posenc::view{key.data(), {.tokens = 1, .dim = 8}}, 1);
-        }) == "posenc::rope::shift: angles must be exact: float32 angles do not add up, got a float32 angle mode");
+        }) == "posenc::rope::shift: encoder must turn keys by their position alone, got float32 angles do not add up");
   CHECK(key == before);
 }
 
@@ -290,7 +291,7 @@ TEST_CASE("rope refuses before it writes", "[rope]") {
   const posenc::view repeated{x.data(), {.tokens = 2, .heads = 3, .dim = 8}, {.token = 8, .head = 0}};
   CHECK(refusal([&] { r.rotate(repeated); }) ==
         "posenc::rope::rotate: out must not repeat elements through a stride of 0, got a stride of 0");
-  posenc::call flat{.dim = 8};
+  posenc::call flat{.keys = 3, .dim = 8};
   CHECK(refusal([&] { r.check(flat); }) == "nothing thrown");
   flat.key_positions = positions::axes(grid, 2);
   CHECK(refusal([&] { r.check(flat); }) == "posenc::rope: positions must have one axis, got 2");
@@ -324,4 +325,145 @@ TEST_CASE("rope turns long double and autodiff scalars", "[rope]") {
       worst.see(std::abs(y[j].derivatives()[static_cast<Eigen::Index>(i)] - unit[j]), static_cast<long double>(j));
   }
   CHECK(worst.error < 1e-15);
+}
+
+TEST_CASE("rope sums angles over axes, and heads have frequencies of their own", "[rope]") {
+  // Three heads, two axes, four pairs, as RoPE-ViT learns them.
+  std::vector<double> f;
+  for (int i = 0; i < 24; ++i) f.push_back(std::sin(1.3 * i + 0.4));
+  const posenc::rope<double> r{
+      {.head_dim = 8, .layout = interleaved, .inv_freq = f, .frequency_axes = 2, .frequency_heads = 3}};
+  CHECK((r.axis_count() == 2 && r.frequency_heads() == 3));
+  const posenc::shape s{.tokens = 2, .heads = 3, .dim = 8};
+  const auto x = values<double>(s.elements());
+  const std::vector<std::int64_t> grid{5, -7, 11, 30};  // x of both tokens, then y
+  const std::vector<double> between{5.25, -7.5, 11.75, 0.125};
+  auto whole = x;
+  r.rotate(posenc::view{whole.data(), s}, positions::axes(grid, 2));
+  auto real = x;
+  r.rotate(posenc::view{real.data(), s}, posenc::real_positions::axes(between, 2));
+  for (std::size_t t = 0; t < 2; ++t)
+    for (std::size_t h = 0; h < 3; ++h) {
+      const auto turned_by = [&](const auto& at) {
+        std::vector<long double> angle;
+        for (std::size_t i = 0; i < 4; ++i)
+          angle.push_back(static_cast<long double>(at[t]) * f[8 * h + i] +
+                          static_cast<long double>(at[2 + t]) * f[8 * h + 4 + i]);
+        return oracle::rope_matrix({8, 0, oracle::pairing::neighbours, {}}, angle).times(x.data() + 8 * (3 * t + h));
+      };
+      const auto part = [&](const std::vector<double>& y) {
+        const auto from = y.begin() + static_cast<std::ptrdiff_t>(8 * (3 * t + h));
+        return std::vector(from, from + 8);
+      };
+      CHECK(largest_difference(part(whole), turned_by(grid)) < 2e-14);
+      CHECK(largest_difference(part(real), turned_by(between)) < 2e-14);
+      double c[4];
+      double sine[4];
+      posenc::position at;
+      at.axis = {grid[t], grid[2 + t], 0, 0};
+      r.cos_sin(at, c, sine, static_cast<std::int64_t>(h));
+      CHECK(c[1] == Approx(std::cos(static_cast<double>(grid[t]) * f[8 * h + 1] +
+                                    static_cast<double>(grid[2 + t]) * f[8 * h + 5]))
+                        .margin(2e-14));
+    }
+  // Undone, shifted and refused like any other.
+  auto back = whole;
+  r.inverse(posenc::view{back.data(), s}, positions::axes(grid, 2));
+  CHECK(largest_difference(back, x) < 2e-15);
+  auto moved = whole;
+  r.shift(posenc::view{moved.data(), s}, 1000);
+  auto direct = x;
+  r.rotate(posenc::view{direct.data(), s}, positions::axes(std::vector<std::int64_t>{1005, 993, 1011, 1030}, 2));
+  CHECK(largest_difference(moved, direct) < 2e-14);
+  double c[4];
+  double sine[4];
+  for (const std::int64_t head : {-1, 3})
+    CHECK(refusal<std::out_of_range>([&] { r.cos_sin(posenc::position(0), c, sine, head); }) ==
+          "posenc::rope::cos_sin: head must lie below frequency_heads, got " + std::to_string(head));
+  const posenc::view one{back.data(), {.tokens = 6, .dim = 8}};
+  CHECK(refusal([&] { r.rotate(one); }) == "posenc::rope::rotate: heads must equal frequency_heads, got 1");
+  CHECK(refusal([&] { r.shift(one, 1); }) == "posenc::rope::shift: heads must equal frequency_heads, got 1");
+  CHECK(refusal([&] { r.check({.heads = 3, .kv_heads = 1, .dim = 8}); }) ==
+        "posenc::rope: the heads of queries and keys must equal frequency_heads, got 1");
+}
+
+TEST_CASE("rope takes positions of one axis or of all that its pairs name", "[rope]") {
+  const posenc::rope<float> r{{.head_dim = 8, .axes = posenc::rope_axes::chunked({1, 1, 2})}};
+  auto x = values<float>(2 * 8);
+  const auto before = x;
+  const posenc::view v{x.data(), {.tokens = 2, .dim = 8}};
+  const std::vector<std::int64_t> ids{1, 2, 3, 4};
+  const std::vector<double> reals{1, 2, 3, 4};
+  const std::string rule = "positions must have one axis or those that the pairs name, got 2";
+  CHECK(refusal([&] { r.rotate(v, positions::axes(ids, 2)); }) == "posenc::rope::rotate: " + rule);
+  CHECK(refusal([&] { r.inverse(v, positions::axes(ids, 2)); }) == "posenc::rope::inverse: " + rule);
+  CHECK(refusal([&] { r.adjoint(v, positions::axes(ids, 2)); }) == "posenc::rope::adjoint: " + rule);
+  CHECK(refusal([&] { r.rotate(v, posenc::real_positions::axes(reals, 2)); }) == "posenc::rope::rotate: " + rule);
+  posenc::call c{.heads = 1, .kv_heads = 1, .queries = 2, .keys = 2, .dim = 8};
+  c.query_positions = positions::axes(ids, 2);
+  CHECK(refusal([&] { r.check(c); }) == "posenc::rope: " + rule);
+  const std::vector<std::int64_t> three{1, 2, 3, 4, 5, 6};
+  c.query_positions = positions::axes(three, 3);
+  CHECK(refusal([&] { r.check(c); }) == "nothing thrown");
+  CHECK(x == before);
+}
+
+TEST_CASE("rope says why keys can not be moved", "[rope]") {
+  const posenc::rope<float> mixed{{.head_dim = 8, .layout = posenc::vjepa2_mixed}};
+  auto x = values<float>(8);
+  const auto before = x;
+  const posenc::view v{x.data(), {.tokens = 1, .dim = 8}};
+  CHECK(refusal([&] { mixed.shift(v, 1); }) ==
+        "posenc::rope::shift: encoder must turn keys by their position alone, got the pairs of vjepa2_mixed are not "
+        "turned orthogonally");
+  CHECK(refusal([&] { mixed.inverse(v); }) == "posenc::rope::inverse: layout must be orthogonal, got vjepa2_mixed");
+  CHECK(x == before);
+  CHECK(mixed.describe().shift == posenc::cache_shift::recompute_keys);
+  CHECK(mixed.describe().shift_reason == "the pairs of vjepa2_mixed are not turned orthogonally");
+  for (const auto mode : {posenc::angle_mode::float32, posenc::angle_mode::float32_rounded_inv_freq,
+                          posenc::angle_mode::ggml_recurrence}) {
+    const posenc::rope<float> r{{.head_dim = 8, .angles = mode}};
+    CHECK(r.shift_refusal() == "float32 angles do not add up");
+    CHECK(r.describe().shift == posenc::cache_shift::recompute_keys);
+  }
+  const posenc::rope<float> fine{{.head_dim = 8, .scaling = posenc::dynamic_ntk{2, 8, 16}}};
+  CHECK(fine.shift_refusal().empty());
+  CHECK(fine.describe().shift_reason.empty());
+  CHECK((fine.depends_on_length() && !mixed.depends_on_length()));
+}
+
+TEST_CASE("rope moves keys along the axes that turn pairs", "[rope]") {
+  // No pair follows the first axis.
+  const posenc::rope<double> r{{.head_dim = 4, .axes = posenc::rope_axes::alternating_hw({1, 1, 0})}};
+  auto x = values<double>(4);
+  auto y = x;
+  const posenc::view v{x.data(), {.tokens = 1, .dim = 4}};
+  posenc::position delta;
+  delta.axis = {-3, 70, 70, 9};
+  r.shift(v, delta);
+  r.shift(posenc::view{y.data(), {.tokens = 1, .dim = 4}}, 70);
+  CHECK(x == y);
+  delta.axis = {70, 70, 71, 0};
+  CHECK(refusal([&] { r.shift(v, delta); }) ==
+        "posenc::rope::shift: delta must be the same on every axis that turns pairs, another is, got 71");
+  const posenc::rope<double> sums{{.head_dim = 4, .inv_freq = {1, 2, 3, 4}, .frequency_axes = 2}};
+  CHECK(refusal([&] { sums.shift(v, delta); }) == "nothing thrown");
+  delta.axis = {70, 71, 70, 70};
+  CHECK(refusal([&] { sums.shift(v, delta); }) ==
+        "posenc::rope::shift: delta must be the same on every axis that turns pairs, another is, got 71");
+  const posenc::rope<double> plain{{.head_dim = 4}};
+  CHECK(refusal([&] { plain.shift(v, delta); }) == "nothing thrown");
+}
+
+TEST_CASE("rope moves keys in the order they are cached in", "[rope]") {
+  const posenc::rope<double> r{
+      {.head_dim = 10, .rotary_dim = 8, .offset = 1, .layout = posenc::interleaved_in_half_out, .attention_factor = 2}};
+  const posenc::shape s{.tokens = 3, .heads = 2, .dim = 10};
+  const auto x = values<double>(s.elements());
+  auto cached = x;
+  r.rotate(posenc::view{cached.data(), s}, positions::from(7));
+  r.shift(posenc::view{cached.data(), s}, 1000);
+  auto direct = x;
+  r.rotate(posenc::view{direct.data(), s}, positions::from(1007));
+  CHECK(largest_difference(cached, direct) < 1e-14);
 }

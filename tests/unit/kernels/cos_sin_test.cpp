@@ -87,6 +87,9 @@ TEMPLATE_LIST_TEST_CASE("cos_sin: double rows are off by at most 1e-12 at 10^6 a
   CAPTURE(near, far);
   CHECK(near.error <= 1e-12L);
   CHECK(far.error <= 1e-9L);
+  // Times the magnitude above 1.
+  CHECK(row_error<double, TestType>(1000000, 2.5).error <= 2.5e-12L);
+  CHECK(row_error<double, TestType>(1000000000, 2.5).error <= 2.5e-9L);
 }
 
 namespace {
@@ -254,23 +257,27 @@ TEMPLATE_LIST_TEST_CASE("cos_sin: rows of real-valued positions", "[kernels][cos
 TEST_CASE("cos_sin: the float32 mode has the bits of float angles", "[kernels][cos_sin]") {
   const std::vector<float> inv_freq = posenc::math::float32_ladder(10000.0f, 128);
   const auto pairs = static_cast<std::int64_t>(inv_freq.size());
+  std::vector<float> angles(inv_freq.size());
   std::vector<float> cos(inv_freq.size());
   std::vector<float> sin(inv_freq.size());
   std::vector<float> cos2(2 * inv_freq.size());
   std::vector<float> sin2(2 * inv_freq.size());
   int wrong = 0;
   for (const std::int64_t p : positions_up_to(16777217)) {
+    for (std::size_t i = 0; i < inv_freq.size(); ++i) {
+      angles[i] = posenc::math::float32_angle(static_cast<double>(p), inv_freq[i]);
+      // 48 bits of product rounded once.
+      wrong += !same_bits(
+          angles[i], static_cast<float>(static_cast<double>(static_cast<float>(p)) * static_cast<double>(inv_freq[i])));
+    }
     for (const float magnitude : {1.0f, 1.1385f}) {
-      kernels::cos_sin_row_float32<row_form::separate>(inv_freq.data(), pairs, static_cast<double>(p), magnitude, 1.0,
-                                                       cos.data(), sin.data());
-      kernels::cos_sin_row_float32<row_form::neighbours>(inv_freq.data(), pairs, static_cast<double>(p), magnitude,
-                                                         -1.0, cos2.data(), sin2.data());
+      kernels::cos_sin_row_float32<row_form::separate>(angles.data(), pairs, magnitude, 1.0, cos.data(), sin.data());
+      kernels::cos_sin_row_float32<row_form::neighbours>(angles.data(), pairs, magnitude, -1.0, cos2.data(),
+                                                         sin2.data());
       for (std::size_t i = 0; i < inv_freq.size(); ++i) {
-        // 48 bits of product rounded once; the functions of the float angle rounded to float; one float product.
-        const auto angle =
-            static_cast<float>(static_cast<double>(static_cast<float>(p)) * static_cast<double>(inv_freq[i]));
-        const auto c = static_cast<float>(std::cos(static_cast<long double>(angle)));
-        const auto s = static_cast<float>(std::sin(static_cast<long double>(angle)));
+        // The functions of the float angle rounded to float; one float product.
+        const auto c = static_cast<float>(std::cos(static_cast<long double>(angles[i])));
+        const auto s = static_cast<float>(std::sin(static_cast<long double>(angles[i])));
         const auto right_cos = static_cast<float>(static_cast<double>(c) * static_cast<double>(magnitude));
         const auto right_sin = static_cast<float>(static_cast<double>(s) * static_cast<double>(magnitude));
         wrong += !same_bits(cos[i], right_cos) || !same_bits(sin[i], right_sin);
@@ -278,6 +285,36 @@ TEST_CASE("cos_sin: the float32 mode has the bits of float angles", "[kernels][c
         wrong += sin2[2 * i] != right_sin || sin2[2 * i + 1] != -right_sin;
       }
     }
+  }
+  CHECK(wrong == 0);
+}
+
+TEMPLATE_LIST_TEST_CASE("cos_sin: a row of phases is a row of the positions they come from", "[kernels][cos_sin]",
+                        archs) {
+  const std::vector<turns> steps = steps_of(reference::ladders[0]);
+  // Every pair at a position of its own, as encoders of several axes have it; more than one block.
+  std::vector<std::int64_t> at;
+  posenc_test::random_source source(53);
+  for (std::size_t i = 0; i < 150; ++i) at.push_back(source.integer(-1000000000, 1000000000));
+  const auto phase_of = [&](std::int64_t i) {
+    const auto k = static_cast<std::size_t>(i);
+    return posenc::math::phase(steps[k % steps.size()], at[k]);
+  };
+  std::vector<float> cos(at.size());
+  std::vector<float> sin(at.size());
+  std::vector<float> cos2(2 * at.size());
+  std::vector<float> sin2(2 * at.size());
+  const auto n = static_cast<std::int64_t>(at.size());
+  kernels::cos_sin_row_of<TestType, row_form::separate>(phase_of, n, 1.25, -1.0, cos.data(), sin.data());
+  kernels::cos_sin_row_of<TestType, row_form::neighbours>(phase_of, n, 1.25, -1.0, cos2.data(), sin2.data());
+  int wrong = 0;
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    float c = 0;
+    float s = 0;
+    kernels::cos_sin_row<TestType, row_form::separate>(&steps[i % steps.size()], 1, at[i], 1.25, -1.0, &c, &s);
+    wrong += !same_bits(cos[i], c) || !same_bits(sin[i], s);
+    wrong += !same_bits(cos2[2 * i], c) || !same_bits(cos2[2 * i + 1], c);
+    wrong += sin2[2 * i] != -s || sin2[2 * i + 1] != s;
   }
   CHECK(wrong == 0);
 }
