@@ -1,76 +1,17 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
-// This file replaces the global operator new of the program to count what attention takes.
+// What attention allocates.
 #include <posenc/attention/attention.hpp>
 #include <posenc/attention/masks.hpp>
 #include <posenc/attention/modifiers.hpp>
 #include <posenc/encoders/alibi.hpp>
 
 #include "support/catch.hpp"
+#include "support/count_allocations.hpp"
 #include "unit/attention/tensors.hpp"
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
-namespace {
-std::atomic<std::size_t> allocations{0};
-std::atomic<std::size_t> allocated_bytes{0};
-
-void* counted_or_null(std::size_t size, std::size_t alignment) noexcept {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  allocated_bytes.fetch_add(size, std::memory_order_relaxed);
-  return alignment <= alignof(std::max_align_t)
-             ? std::malloc(size == 0 ? 1 : size)
-             : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-}
-void* counted(std::size_t size, std::size_t alignment) {
-  if (void* p = counted_or_null(size, alignment)) return p;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-// Not inlined: g++ warns of new and free where it sees both sides of a pair.
-[[gnu::noinline]] void* operator new(std::size_t size) { return counted(size, 1); }
-[[gnu::noinline]] void* operator new[](std::size_t size) { return counted(size, 1); }
-[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t a) {
-  return counted(size, static_cast<std::size_t>(a));
-}
-[[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t a) {
-  return counted(size, static_cast<std::size_t>(a));
-}
-// Temporary buffers of the standard library come from these; under a sanitizer its own ones would not match free.
-[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  return counted_or_null(size, 1);
-}
-[[gnu::noinline]] void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
-  return counted_or_null(size, 1);
-}
-[[gnu::noinline]] void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, const std::nothrow_t&) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace {
 
 using namespace posenc_test;
-
-struct counts {
-  std::size_t number;
-  std::size_t bytes;
-};
-template <class F>
-counts count(F&& f) {
-  const std::size_t number = allocations;
-  const std::size_t bytes = allocated_bytes;
-  f();
-  return {allocations - number, allocated_bytes - bytes};
-}
 
 auto policy_of(std::int64_t heads) {
   return posenc::compose(posenc::softcap(30), posenc::alibi<float>(heads), posenc::causal{});

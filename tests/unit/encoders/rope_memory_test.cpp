@@ -1,6 +1,7 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
-// This file replaces the global operator new of the program to count what rotations take: nothing.
+// What rotations allocate: nothing.
 #include "support/catch.hpp"
+#include "support/count_allocations.hpp"
 #include "unit/encoders/refusal.hpp"
 
 #include <posenc/core/eigen.hpp>
@@ -8,43 +9,11 @@
 #include <posenc/encoders/rope_table.hpp>
 #include <posenc/encoders/xpos.hpp>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
-namespace {
-std::atomic<std::size_t> allocations{0};
-
-void* counted(std::size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-// Not inlined: g++ warns of new and free where it sees both sides of a pair.
-[[gnu::noinline]] void* operator new(std::size_t size) { return counted(size); }
-[[gnu::noinline]] void* operator new[](std::size_t size) { return counted(size); }
-// Temporary buffers of the standard library come from these; under a sanitizer its own ones would not match free.
-[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return std::malloc(size == 0 ? 1 : size);
-}
-[[gnu::noinline]] void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return std::malloc(size == 0 ? 1 : size);
-}
-[[gnu::noinline]] void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, const std::nothrow_t&) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-
 namespace {
 
 using posenc::positions;
 using posenc::view;
+using posenc_test::allocations;
 
 /// Allocations of every verb on data of type T.
 template <class T>
