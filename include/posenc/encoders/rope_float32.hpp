@@ -120,8 +120,7 @@ struct float32_rule {
     result out;
     for (std::size_t i = 0; i < static_cast<std::size_t>(r / 2); ++i) {
       const rope_pair pair = axes.pairs.empty() ? rope_pair{0, static_cast<std::int64_t>(i), r / 2} : axes.pairs[i];
-      const float exponent = f32(static_cast<double>(2 * pair.rung) / static_cast<double>(2 * pair.rungs));
-      out.push_back(f32(std::pow(static_cast<double>(f32(b)), exponent)));
+      out.push_back(math::float32_power(f32(b), 2 * pair.rung, 2 * pair.rungs));
     }
     return out;
   }
@@ -164,7 +163,7 @@ inline rope_float32 ggml_recurrence_of(const rope_scaling& scaling, const scalin
       divisor[i] = scaled[i].hi == 0 ? 1e30 : static_cast<double>(rule.f[i] / scaled[i]);
   }
   const std::int64_t rungs = axes.pairs.empty() ? static_cast<std::int64_t>(n) : axes.pairs.front().rungs;
-  out.theta_scale = f32(std::pow(static_cast<double>(f32(base)), f32(-2.0 / static_cast<double>(2 * rungs))));
+  out.theta_scale = math::float32_power(f32(base), -2, 2 * rungs);
   for (std::size_t i = 0; i < n; ++i) {
     out.divisor.push_back(f32(divisor[i]));
     if (axes.pairs.empty()) continue;

@@ -34,16 +34,19 @@ inline void divide(std::span<double_double> inv_freq, double factor) noexcept {
   for (double_double& f : inv_freq) f = f / double_double(factor);
 }
 
+/// base^(numerator / denominator) as models that run in float32 form it: the exponent and the power each rounded to
+/// float. The power is formed in double, which is its correct rounding but for rare double rounding.
+[[nodiscard]] inline float float32_power(float base, std::int64_t numerator, std::int64_t denominator) {
+  const float exponent = static_cast<float>(numerator) / static_cast<float>(denominator);
+  return static_cast<float>(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+}
+
 /// The float32 frequencies of the models that were trained with them: exponent 2i / rotary_dim, pow and reciprocal each
 /// rounded to float.
 [[nodiscard]] inline std::vector<float> float32_ladder(float base, std::int64_t rotary_dim) {
   std::vector<float> out(static_cast<std::size_t>(rotary_dim / 2));
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(rotary_dim);
-    // pow of floats in double, rounded once, is the correctly rounded float power but for rare double rounding.
-    const float power = static_cast<float>(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
-    out[i] = 1.0f / power;
-  }
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = 1.0f / float32_power(base, 2 * static_cast<std::int64_t>(i), rotary_dim);
   return out;
 }
 
