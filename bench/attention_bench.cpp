@@ -9,31 +9,12 @@
 
 #include <Eigen/Core>
 
-#include "support/measure.hpp"
+#include "support/prefill.hpp"
 
 namespace {
 
-template <class Policy>
-void prefill(benchmark::State& state, std::int64_t n, std::int64_t dim, const Policy& policy, double visible) {
-  constexpr std::int64_t heads = 8;
-  const posenc::shape s{1, n, heads, dim};
-  const auto elements = static_cast<std::size_t>(s.elements());
-  auto q = bench::normal<float>(elements, 1);
-  auto k = bench::normal<float>(elements, 2);
-  auto v = bench::normal<float>(elements, 3);
-  std::vector<float> out(elements);
-  const auto by = posenc::head_major(s);
-  const posenc::view<float> vq{q.data(), s, by}, vk{k.data(), s, by}, vv{v.data(), s, by}, vo{out.data(), s, by};
-  std::vector<std::byte> workspace(posenc::attention_workspace(vq, vk, vv, vo, policy));
-  for (auto _ : state) {
-    posenc::attention(vq, vk, vv, vo, policy, {.workspace = workspace});
-    bench::touch(out.data());
-  }
-  bench::flops(state, 4.0 * heads * visible * static_cast<double>(dim));
-  state.counters["workspace_bytes"] = static_cast<double>(workspace.size());
-}
-
-double causal_pairs(std::int64_t n) { return static_cast<double>(n) * static_cast<double>(n + 1) / 2; }
+using bench::causal_pairs;
+using bench::prefill;
 
 void none(benchmark::State& state) {
   const std::int64_t n = state.range(0);

@@ -8,10 +8,10 @@
 #include "support/language_model.hpp"
 #include "support/layers.hpp"
 #include "support/llama2c_checkpoint.hpp"
+#include "support/texts.hpp"
 
 #include <posenc/attention/attention.hpp>
 #include <posenc/attention/masks.hpp>
-#include <posenc/core/eigen.hpp>
 #include <posenc/encoders/nope.hpp>
 #include <posenc/encoders/rope.hpp>
 
@@ -30,35 +30,43 @@ class llama {
   explicit llama(llama2c_checkpoint<T> weights) : w_(std::move(weights)) {}
 
   [[nodiscard]] const llama2c_config& config() const noexcept { return w_.config; }
-  [[nodiscard]] kv_cache<T> make_cache(std::int64_t capacity) const {
-    return {config().layers, capacity, config().kv_heads, config().head_dim()};
+  [[nodiscard]] kv_cache<T> make_cache(std::int64_t capacity, std::int64_t texts = 1) const {
+    return {config().layers, capacity, config().kv_heads, config().head_dim(), texts};
   }
 
-  /// Logits [tokens, vocabulary] of the tokens that follow those in the cache; `first` is the position of the first
-  /// token in the cache.
-  template <class Rotation>
-  matrix<T> run(std::span<const std::int64_t> ids, const Rotation& rotation, kv_cache<T>& cache,
-                std::int64_t first = 0) const {
-    const auto policy = posenc::compose(rotation, posenc::causal{});
-    const auto at = posenc::positions::from(first + cache.size());
+  /// Logits [texts * tokens, vocabulary] of the tokens that follow those in the cache. Positions are the caller's;
+  /// those of the keys cover cached tokens too. `mask` is a part of a policy.
+  template <class Rotation, class Mask>
+  matrix<T> run(std::span<const std::int64_t> ids, const Rotation& rotation, const Mask& mask, kv_cache<T>& cache,
+                const posenc::positions& query_at, const posenc::positions& key_at) const {
+    const auto policy = posenc::compose(rotation, mask);
+    const std::int64_t texts = cache.texts();
     matrix<T> x = embedding_rows(w_.embedding, ids);
     matrix<T> mixed(x.rows(), config().dim);
     for (std::int64_t l = 0; l < config().layers; ++l) {
       const llama2c_layer<T>& layer = w_.layers[static_cast<std::size_t>(l)];
       auto [q, k, v] = project(x, l);
-      posenc::rotate(rotation, posenc::as_view(k, config().kv_heads), at);
-      cache.append(l, posenc::as_view(k, config().kv_heads), posenc::as_view(v, config().kv_heads));
-      posenc::attention(posenc::as_view(q, config().heads), cache.keys(l), cache.values(l),
-                        posenc::as_view(mixed, config().heads), policy,
-                        {.query_positions = at, .key_positions = posenc::positions::from(first)});
+      const auto new_keys = as_texts(k, config().kv_heads, texts);
+      posenc::rotate(rotation, new_keys, query_at);
+      cache.append(l, new_keys, as_texts(v, config().kv_heads, texts));
+      posenc::attention(as_texts(q, config().heads, texts), cache.keys(l), cache.values(l),
+                        as_texts(mixed, config().heads, texts), policy,
+                        {.query_positions = query_at, .key_positions = key_at});
       x += linear(mixed, layer.wo);
       const matrix<T> y = rms_norm(x, layer.ffn_norm, eps);
       matrix<T> gate = linear(y, layer.w1);
       silu(gate);
       x += linear(matrix<T>(gate.cwiseProduct(linear(y, layer.w3))), layer.w2);
     }
-    cache.advance(static_cast<std::int64_t>(ids.size()));
+    cache.advance(x.rows() / texts);
     return linear(rms_norm(x, w_.last_norm, eps), w_.output);
+  }
+  /// The same at positions that follow the cache; `first` is that of the first token in the cache.
+  template <class Rotation>
+  matrix<T> run(std::span<const std::int64_t> ids, const Rotation& rotation, kv_cache<T>& cache,
+                std::int64_t first = 0) const {
+    return run(ids, rotation, posenc::causal{}, cache, posenc::positions::from(first + cache.size()),
+               posenc::positions::from(first));
   }
   /// A whole text at once.
   template <class Rotation>

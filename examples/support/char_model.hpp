@@ -11,9 +11,9 @@
 #include "support/language_model.hpp"
 #include "support/layers.hpp"
 #include "support/safetensors.hpp"
+#include "support/texts.hpp"
 
 #include <posenc/attention/attention.hpp>
-#include <posenc/core/eigen.hpp>
 #include <posenc/encoders/nope.hpp>
 
 namespace posenc_examples {
@@ -52,27 +52,30 @@ class char_model {
     for (std::int64_t l = 0; l < layers; ++l) layers_.emplace_back(file, "transformer.h." + std::to_string(l) + ".");
   }
 
-  [[nodiscard]] static kv_cache<T> make_cache(std::int64_t capacity) { return {layers, capacity, heads, head_dim}; }
+  [[nodiscard]] static kv_cache<T> make_cache(std::int64_t capacity, std::int64_t texts = 1) {
+    return {layers, capacity, heads, head_dim, texts};
+  }
 
-  /// Logits [tokens, 128] of the tokens that follow those in the cache. Positions are the caller's; those of the keys
-  /// cover cached tokens too.
+  /// Logits [texts * tokens, 128] of the tokens that follow those in the cache. Positions are the caller's; those of
+  /// the keys cover cached tokens too.
   template <class Policy, class Input>
   matrix<T> run(std::span<const std::int64_t> ids, const encoding<Policy, Input>& e, kv_cache<T>& cache,
                 const posenc::positions& query_at, const posenc::positions& key_at) const {
-    matrix<T> x = embed(ids, e.input, query_at);
+    const std::int64_t texts = cache.texts();
+    matrix<T> x = embed(ids, e.input, query_at, texts);
     matrix<T> mixed(x.rows(), width);
     for (std::int64_t l = 0; l < layers; ++l) {
       const auto& layer = layers_[static_cast<std::size_t>(l)];
       const matrix<T> qkv = project(x, l);
-      cache.append(l, part(qkv, 1), part(qkv, 2));
-      posenc::attention(part(qkv, 0), cache.keys(l), cache.values(l), posenc::as_view(mixed, heads), e.policy,
+      cache.append(l, part(qkv, 1, texts), part(qkv, 2, texts));
+      posenc::attention(part(qkv, 0, texts), cache.keys(l), cache.values(l), as_texts(mixed, heads, texts), e.policy,
                         {.query_positions = query_at, .key_positions = key_at, .keys = posenc::key_state::unrotated});
       x += linear(mixed, layer.dense, layer.dense_bias);
       matrix<T> wide = linear(layer.ffn_norm(x), layer.up, layer.up_bias);
       gelu_tanh(wide);
       x += linear(wide, layer.down, layer.down_bias);
     }
-    cache.advance(static_cast<std::int64_t>(ids.size()));
+    cache.advance(x.rows() / texts);
     return linear(last_norm_(x), embedding_);
   }
   /// The same at positions that follow the cache, which starts at 0.
@@ -89,9 +92,10 @@ class char_model {
 
   /// Token embeddings after their norm, with the encoder of the input added.
   template <class Input>
-  matrix<T> embed(std::span<const std::int64_t> ids, const Input& input, const posenc::positions& at) const {
+  matrix<T> embed(std::span<const std::int64_t> ids, const Input& input, const posenc::positions& at,
+                  std::int64_t texts = 1) const {
     matrix<T> x = embedding_norm_(embedding_rows(embedding_, ids));
-    if constexpr (requires { input.embed(posenc::as_view(x), at); }) input.embed(posenc::as_view(x), at);
+    posenc::embed(input, as_texts(x, 1, texts), at);
     return x;
   }
   /// [tokens, head * 36 + part * 12 + channel]: q, k and v lie side by side per head.
@@ -100,11 +104,11 @@ class char_model {
     return linear(l.attention_norm(x), l.qkv, l.qkv_bias);
   }
   /// q (0), k (1) or v (2) of `project`, in place: a head is a stride, nothing is copied.
-  [[nodiscard]] static posenc::view<const T> part(const matrix<T>& qkv, std::int64_t which) {
-    const std::int64_t row = 3 * width;
-    return posenc::view<const T>(qkv.data() + which * head_dim,
-                                 {.batch = 1, .tokens = qkv.rows(), .heads = heads, .dim = head_dim},
-                                 {.batch = qkv.rows() * row, .token = row, .head = 3 * head_dim, .dim = 1});
+  [[nodiscard]] static posenc::view<const T> part(const matrix<T>& qkv, std::int64_t which, std::int64_t texts = 1) {
+    const auto all = as_texts(qkv, heads, texts);  // heads of 3 * head_dim channels
+    posenc::shape s = all.extents();
+    s.dim = head_dim;
+    return posenc::view<const T>(all.data() + which * head_dim, s, all.steps());
   }
 
  private:

@@ -13,6 +13,7 @@ class expected {
  public:
   explicit expected(const std::string& path) : path_(path), json_(nlohmann::json::parse(read_file(path))) {}
 
+  [[nodiscard]] bool has(const std::string& name) const { return json_.contains(name); }
   [[nodiscard]] std::vector<double> numbers(const std::string& name) const {
     return entry(name).at("data").get<std::vector<double>>();
   }

@@ -1,7 +1,7 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// What every language model is asked: the loss of a text, and the most likely next token.
+/// What every language model is asked: the loss of a text, the most likely next token, a greedy continuation.
 
 #include "support/matrix.hpp"
 
@@ -12,15 +12,24 @@
 
 namespace posenc_examples {
 
+/// log softmax of every row, in double.
+template <class T>
+[[nodiscard]] matrix<double> log_softmax(const matrix<T>& logits) {
+  matrix<double> y = logits.template cast<double>();
+  for (Eigen::Index t = 0; t < y.rows(); ++t) {
+    const double highest = y.row(t).maxCoeff();
+    y.row(t).array() -= highest + std::log((y.row(t).array() - highest).exp().sum());
+  }
+  return y;
+}
+
 /// -log softmax(logits at i)[ids[i + 1]] for every token but the first, in double.
 template <class T>
 [[nodiscard]] std::vector<double> token_losses(const matrix<T>& logits, std::span<const std::int64_t> ids) {
   std::vector<double> losses;
-  for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-    const auto row = logits.row(static_cast<Eigen::Index>(i)).template cast<double>().array().eval();
-    const double highest = row.maxCoeff();
-    losses.push_back(highest + std::log((row - highest).exp().sum()) - row(ids[i + 1]));
-  }
+  const matrix<double> log_probability = log_softmax(logits);
+  for (std::size_t i = 0; i + 1 < ids.size(); ++i)
+    losses.push_back(-log_probability(static_cast<Eigen::Index>(i), ids[i + 1]));
   return losses;
 }
 
@@ -39,6 +48,28 @@ template <class T>
   Eigen::Index best = 0;
   logits.row(logits.rows() - 1).maxCoeff(&best);
   return best;
+}
+
+struct decoded {
+  /// Without the start, with the end mark where it came.
+  token_ids ids;
+  /// The sum of the log-probabilities of `ids`.
+  double log_probability = 0;
+  bool ended = false;
+};
+/// Always the most likely token, up to `end` or `longest` of them; `next(id)` gives the logits that follow `id`.
+template <class Next>
+[[nodiscard]] decoded greedy(std::int64_t start, std::int64_t end, std::int64_t longest, Next&& next) {
+  decoded d;
+  std::int64_t last = start;
+  while (!d.ended && static_cast<std::int64_t>(d.ids.size()) < longest) {
+    const auto logits = next(last);
+    last = most_likely(logits);
+    d.log_probability += log_softmax(logits)(logits.rows() - 1, last);
+    d.ids.push_back(last);
+    d.ended = last == end;
+  }
+  return d;
 }
 
 /// The rows of an embedding matrix. @throws std::out_of_range for an id without a row.

@@ -46,6 +46,27 @@ template <class T>
   return y;
 }
 
+/// x W^T + bias; no bias where that is empty.
+template <class T>
+struct affine {
+  matrix<T> weight;
+  row_vector<T> bias{};
+  [[nodiscard]] matrix<T> operator()(const matrix<T>& x) const {
+    return bias.size() == 0 ? linear(x, weight) : linear(x, weight, bias);
+  }
+};
+
+/// The layer norm of a gain and a shift; the RMS norm where `shift` is empty.
+template <class T>
+struct normalization {
+  row_vector<T> gain;
+  row_vector<T> shift{};
+  double eps = 1e-5;
+  [[nodiscard]] matrix<T> operator()(const matrix<T>& x) const {
+    return shift.size() == 0 ? rms_norm(x, gain, eps) : layer_norm(x, gain, shift, eps);
+  }
+};
+
 /// 0.5 a (1 + tanh(sqrt(2 / pi) (a + 0.044715 a^3))), in place.
 template <class T>
 void gelu_tanh(matrix<T>& x) {
@@ -59,5 +80,32 @@ template <class T>
 void silu(matrix<T>& x) {
   x = (x.array() / (T(1) + (-x.array()).exp())).matrix().eval();
 }
+
+/// max(a, 0), in place.
+template <class T>
+void relu(matrix<T>& x) {
+  x = x.cwiseMax(T(0)).eval();
+}
+
+enum class activation { relu, gelu_tanh };
+
+/// down(act(up x)), and down(act(up x) * gate x) where there is a gate.
+template <class T>
+struct feed_forward {
+  affine<T> up;
+  affine<T> down;
+  activation act = activation::relu;
+  affine<T> gate{};
+  [[nodiscard]] matrix<T> operator()(const matrix<T>& x) const {
+    matrix<T> wide = up(x);
+    if (act == activation::relu) {
+      relu(wide);
+    } else {
+      gelu_tanh(wide);
+    }
+    if (gate.weight.size() != 0) wide = wide.cwiseProduct(gate(x)).eval();
+    return down(wide);
+  }
+};
 
 }  // namespace posenc_examples

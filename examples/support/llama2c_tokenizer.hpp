@@ -5,6 +5,7 @@
 /// 1 begin, 2 end, 3..258 single bytes written `<0xHH>`, the rest pieces. Pairs are joined by highest score first.
 
 #include "support/bytes.hpp"
+#include "support/utf8.hpp"
 
 #include <unordered_map>
 
@@ -37,13 +38,7 @@ class llama2c_tokenizer {
     token_ids ids{begin_id};
     if (text.empty()) return ids;
     append(ids, " ");
-    for (std::size_t at = 0; at < text.size();) {
-      std::size_t end = at + 1;
-      // The bytes 10xxxxxx continue a character of up to four bytes.
-      while (end < text.size() && end < at + 4 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
-      append(ids, text.substr(at, end - at));
-      at = end;
-    }
+    for (const std::string_view character : utf8_characters(text)) append(ids, character);
     while (join_best(ids)) {
     }
     return ids;

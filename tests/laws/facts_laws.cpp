@@ -52,15 +52,15 @@ double rope_score(const posenc::rope<double>& r, const std::vector<double>& q, d
 
 TEST_CASE("wavelengths", "[facts][rope]") {
   const auto fifty = wavelengths(100);
-  CHECK(fifty.front() == Approx(6.2832).margin(5e-5));
-  CHECK(fifty[1] == Approx(7.5541).margin(5e-5));
-  CHECK(fifty.back() == Approx(52261.26).margin(5e-3));
-  for (std::size_t i = 1; i < 50; ++i) CHECK(fifty[i] / fifty[i - 1] == Approx(1.2022644).margin(5e-8));
-  CHECK(wavelengths(64).back() == Approx(47117.24).margin(5e-3));
-  CHECK(wavelengths(128).back() == Approx(54410.14).margin(5e-3));
-  CHECK(wavelengths(512).back() == Approx(60611.48).margin(5e-3));
+  CHECK(fifty.front() == Approx(6.2832).epsilon(0).margin(5e-5));
+  CHECK(fifty[1] == Approx(7.5541).epsilon(0).margin(5e-5));
+  CHECK(fifty.back() == Approx(52261.26).epsilon(0).margin(5e-3));
+  for (std::size_t i = 1; i < 50; ++i) CHECK(fifty[i] / fifty[i - 1] == Approx(1.2022644).epsilon(0).margin(5e-8));
+  CHECK(wavelengths(64).back() == Approx(47117.24).epsilon(0).margin(5e-3));
+  CHECK(wavelengths(128).back() == Approx(54410.14).epsilon(0).margin(5e-3));
+  CHECK(wavelengths(512).back() == Approx(60611.48).epsilon(0).margin(5e-3));
   const double limit = 2 * std::numbers::pi * 1e4;
-  CHECK(limit == Approx(62831.85).margin(5e-3));
+  CHECK(limit == Approx(62831.85).epsilon(0).margin(5e-3));
   CHECK(wavelengths(20000).back() < limit);
   CHECK(wavelengths(20000).back() == Approx(limit).epsilon(1e-3));
 }
@@ -95,9 +95,9 @@ TEST_CASE("products of sinusoids", "[facts][sinusoidal]") {
   const waves narrow{{.dim = 128}};
   for (std::size_t i = 0; i < 4; ++i)
     for (const std::int64_t p : {0, 17, 5000}) {
-      CHECK(product(wide, p, distances[i]) == Approx(at_512[i]).margin(5e-5));
-      CHECK(product(wide, p, -distances[i]) == Approx(at_512[i]).margin(5e-5));
-      CHECK(product(narrow, p, distances[i]) == Approx(at_128[i]).margin(5e-5));
+      CHECK(product(wide, p, distances[i]) == Approx(at_512[i]).epsilon(0).margin(5e-5));
+      CHECK(product(wide, p, -distances[i]) == Approx(at_512[i]).epsilon(0).margin(5e-5));
+      CHECK(product(narrow, p, distances[i]) == Approx(at_128[i]).epsilon(0).margin(5e-5));
     }
 }
 
@@ -120,10 +120,10 @@ TEST_CASE("products of sinusoids are not monotone", "[facts][sinusoidal]") {
   CHECK(first(d512, rises) == 44);
   CHECK(first(d8, negative) == 91);
   CHECK(first(d128, negative) == 1707);
-  CHECK(product(d8, 0, 3) == Approx(1.9649).margin(5e-5));
-  CHECK(product(d8, 0, 4) == Approx(2.2666).margin(5e-5));
-  CHECK(product(d128, 0, 11) == Approx(42.3443).margin(5e-5));
-  CHECK(product(d128, 0, 12) == Approx(42.3814).margin(5e-5));
+  CHECK(product(d8, 0, 3) == Approx(1.9649).epsilon(0).margin(5e-5));
+  CHECK(product(d8, 0, 4) == Approx(2.2666).epsilon(0).margin(5e-5));
+  CHECK(product(d128, 0, 11) == Approx(42.3443).epsilon(0).margin(5e-5));
+  CHECK(product(d128, 0, 12) == Approx(42.3814).epsilon(0).margin(5e-5));
 }
 
 TEST_CASE("the linear shift of a pair of sinusoids", "[facts][sinusoidal]") {
@@ -132,8 +132,8 @@ TEST_CASE("the linear shift of a pair of sinusoids", "[facts][sinusoidal]") {
     const auto here = wave(e, p);
     const auto there = wave(e, p + 3);
     // Pair 1 of dim 8 has w = 0.1.
-    CHECK(there[2] == Approx(0.9553365 * here[2] + 0.2955202 * here[3]).margin(1e-7));
-    CHECK(there[3] == Approx(-0.2955202 * here[2] + 0.9553365 * here[3]).margin(1e-7));
+    CHECK(there[2] == Approx(0.9553365 * here[2] + 0.2955202 * here[3]).epsilon(0).margin(1e-7));
+    CHECK(there[3] == Approx(-0.2955202 * here[2] + 0.9553365 * here[3]).epsilon(0).margin(1e-7));
   }
 }
 
@@ -184,8 +184,9 @@ TEST_CASE("rope's score under translation", "[facts][rope]") {
   const std::vector<double> y{0.5, -1, 2, 0.25};
   for (const double t : {0.0, 7.0, 100.5}) {
     CHECK(rope_score(posenc::rope<double>{{.head_dim = 4, .layout = posenc::interleaved}}, x, 5 + t, y, 3 + t) ==
-          Approx(5.659235114).margin(5e-10));
-    CHECK(rope_score(posenc::rope<double>{{.head_dim = 4}}, x, 5 + t, y, 3 + t) == Approx(-3.160111731).margin(5e-10));
+          Approx(5.659235114).epsilon(0).margin(5e-10));
+    CHECK(rope_score(posenc::rope<double>{{.head_dim = 4}}, x, 5 + t, y, 3 + t) ==
+          Approx(-3.160111731).epsilon(0).margin(5e-10));
   }
 }
 
@@ -197,8 +198,8 @@ TEST_CASE("the phase of query and key matters", "[facts][rope]") {
   constexpr double without_phase[] = {2.5, 1.3507558, -1.0403671};
   const double lengths = std::sqrt(laws::dot(q.data(), q.data(), 2) * laws::dot(k.data(), k.data(), 2));
   for (int d = 0; d < 3; ++d) {
-    CHECK(rope_score(r, q, 4 + d, k, 4) == Approx(expected[d]).margin(5e-8));
-    CHECK(lengths * std::cos(d) == Approx(without_phase[d]).margin(5e-8));
+    CHECK(rope_score(r, q, 4 + d, k, 4) == Approx(expected[d]).epsilon(0).margin(5e-8));
+    CHECK(lengths * std::cos(d) == Approx(without_phase[d]).epsilon(0).margin(5e-8));
   }
 }
 
@@ -208,16 +209,16 @@ TEST_CASE("a grid read as a line", "[facts][rope]") {
   const auto relative = [&](std::int64_t distance) {
     return rope_score(r, ones, 100, ones, 100 + static_cast<double>(distance)) / 64;
   };
-  CHECK(relative(1) == Approx(0.9662).margin(5e-5));   // right
-  CHECK(relative(14) == Approx(0.6313).margin(5e-5));  // down
-  CHECK(relative(15) == Approx(0.6084).margin(5e-5));  // down and right
-  CHECK(relative(13) == Approx(0.6565).margin(5e-5));  // down and left
+  CHECK(relative(1) == Approx(0.9662).epsilon(0).margin(5e-5));   // right
+  CHECK(relative(14) == Approx(0.6313).epsilon(0).margin(5e-5));  // down
+  CHECK(relative(15) == Approx(0.6084).epsilon(0).margin(5e-5));  // down and right
+  CHECK(relative(13) == Approx(0.6565).epsilon(0).margin(5e-5));  // down and left
 }
 
 TEST_CASE("ALiBi's weights", "[facts][alibi]") {
   const posenc::alibi<double> e{8};
   for (std::size_t h = 0; h < 8; ++h) CHECK(e.slopes()[h] == std::exp2(-static_cast<double>(h + 1)));
-  CHECK(std::exp(-10 * e.slopes()[0]) == Approx(0.0067379).margin(5e-8));
+  CHECK(std::exp(-10 * e.slopes()[0]) == Approx(0.0067379).epsilon(0).margin(5e-8));
   // One query at distance 10 from one key and 0 from the other, whose content is worse by the advantage.
   for (const double advantage : {0.0, 4.99, 5.01}) {
     const std::vector<double> q(8, 1.0);
@@ -237,7 +238,7 @@ TEST_CASE("ALiBi's weights", "[facts][alibi]") {
          .weights = {weights.data(), {.tokens = 1, .heads = 8, .dim = 2}}});
     CHECK((weights[0] > weights[1]) == (advantage > 5));
     if (advantage == 0) {
-      CHECK(weights[0] / weights[1] == Approx(0.0067379).margin(5e-8));
+      CHECK(weights[0] / weights[1] == Approx(0.0067379).epsilon(0).margin(5e-8));
       for (std::size_t h = 0; h < 8; ++h)
         CHECK(weights[2 * h] / weights[2 * h + 1] == Approx(std::exp(-10 / std::exp2(static_cast<double>(h + 1)))));
     }
@@ -267,17 +268,17 @@ TEST_CASE("interpolation from 4096 to 16384", "[facts][rope]") {
   const posenc::rope<double> wide{{.head_dim = 128, .scaling = posenc::linear{16384.0 / 4096.0}}};
   CHECK(plain.inv_freq().front() == 1);
   CHECK(wide.inv_freq().front() == 0.25);
-  CHECK(plain.inv_freq().back() == Approx(1.1548e-4).margin(5e-9));
-  CHECK(wide.inv_freq().back() == Approx(2.8870e-5).margin(5e-10));
+  CHECK(plain.inv_freq().back() == Approx(1.1548e-4).epsilon(0).margin(5e-9));
+  CHECK(wide.inv_freq().back() == Approx(2.8870e-5).epsilon(0).margin(5e-10));
 }
 
 TEST_CASE("Llama 4's temperature and layers", "[facts][irope]") {
   const posenc::query_temperature t;
   const auto at = [&](std::int64_t p) { return t.query_scale(0, posenc::position{p}, 0); };
   for (std::int64_t p = 0; p <= 8190; ++p) REQUIRE(at(p) == 1);
-  CHECK(at(8191) == Approx(1.0693147).margin(5e-8));
-  CHECK(at(16383) == Approx(1.1098612).margin(5e-8));
-  CHECK(at(131071) == Approx(1.2833213).margin(5e-8));
+  CHECK(at(8191) == Approx(1.0693147).epsilon(0).margin(5e-8));
+  CHECK(at(16383) == Approx(1.1098612).epsilon(0).margin(5e-8));
+  CHECK(at(131071) == Approx(1.2833213).epsilon(0).margin(5e-8));
   const posenc::irope<float> model{{.layers = 12, .rope = {.head_dim = 4}}};
   for (std::int64_t l = 0; l < 12; ++l) CHECK(model.schedule().uses_rope(l) == (l != 3 && l != 7 && l != 11));
 }

@@ -39,11 +39,6 @@ encoding<posenc::run_time_policy<posenc::alibi<double>>> with_bias(posenc::alibi
 auto right() { return with_bias(posenc::alibi<double>(6)); }
 auto right_float() { return encoding{posenc::compose(posenc::alibi<float>(6), posenc::causal{})}; }
 
-template <class A, class B>
-double largest_difference(const A& a, const B& b) {
-  return (a.template cast<double>() - b.template cast<double>()).cwiseAbs().template maxCoeff<Eigen::PropagateNaN>();
-}
-
 }  // namespace
 
 TEST_CASE("bloom: slopes are those of the model", "[models][alibi]") {
@@ -122,6 +117,26 @@ TEST_CASE("bloom: left padding changes nothing when positions come from the mask
   const auto where = posenc::positions::listed(at);
   const matrix<double> seen = model<double>().run(ids, right(), cache, where, where);
   CHECK(largest_difference(seen.bottomRows(13), values().values("logits1")) > 0.1);
+}
+
+TEST_CASE("bloom: texts of a batch with other paddings say what they say alone", "[models][alibi]") {
+  // Two texts of 13 and 8 characters, padded in front.
+  const auto& m = model<double>();
+  const token_ids text = values().ids("logits1_ids");
+  const std::vector<std::int64_t> begin{0, 5};
+  token_ids ids = text;
+  ids.resize(18, 0);
+  ids.insert(ids.end(), text.begin() + 5, text.end());
+  token_ids real(26, 1);
+  std::fill_n(real.begin() + 13, 5, 0);
+  const token_ids counted = posenc::masked_ids<std::int64_t>(real, 2);
+  const auto at = posenc::positions::listed(counted, 2);
+  auto padded = with_bias(posenc::alibi<double>({.heads = 6, .form = posenc::alibi_form::key_only}));
+  padded.policy.masks.padding = posenc::padding{.begin = begin, .end = {}};
+  auto cache = m.make_cache(13, 2);
+  const matrix<double> logits = m.run(ids, padded, cache, at, at);
+  CHECK(largest_difference(logits.topRows(13), values().values("logits1")) < 1e-9);
+  CHECK(largest_difference(logits.bottomRows(8), m.run(std::span(text).subspan(5), right())) < 1e-12);
 }
 
 TEST_CASE("bloom: one character at a time equals the whole text at once", "[models][alibi]") {

@@ -6,11 +6,13 @@
 #include "support/catch.hpp"
 #include "support/expected.hpp"
 #include "support/llama2c_tokenizer.hpp"
+#include "support/model_folder.hpp"
 #include "support/tolerance.hpp"
 
+#include <posenc/attention/run_time.hpp>
+#include <posenc/encoders/position_ids.hpp>
 #include <posenc/encoders/rope_table.hpp>
 
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -18,12 +20,7 @@ using namespace posenc_examples;
 
 namespace {
 
-/// The folder of the model; empty where it is absent.
-std::string folder() {
-  const char* data = std::getenv("POSENC_TEST_DATA");
-  const std::string path = data ? std::string(data) + "/models/stories260K/" : std::string();
-  return data && std::filesystem::exists(path + "stories260K.bin") ? path : std::string();
-}
+std::string folder() { return model_folder("stories260K", "stories260K.bin"); }
 constexpr const char* absent = "models/stories260K is not in POSENC_TEST_DATA";
 
 template <class T>
@@ -50,10 +47,6 @@ posenc::rope<double> with_base(double base) {
   return posenc::rope<double>(o);
 }
 
-template <class T, class A, class B>
-double largest_difference(const matrix<A>& a, const matrix<B>& b) {
-  return (a.template cast<double>() - b.template cast<double>()).cwiseAbs().template maxCoeff<Eigen::PropagateNaN>();
-}
 matrix<double> rows_of(const matrix<double>& m, const token_ids& rows) {
   matrix<double> picked(static_cast<Eigen::Index>(rows.size()), m.cols());
   for (std::size_t i = 0; i < rows.size(); ++i) picked.row(static_cast<Eigen::Index>(i)) = m.row(rows[i]);
@@ -152,8 +145,7 @@ TEMPLATE_TEST_CASE("llama2c: losses and logits equal the float64 reference", "[m
   const token_ids story = values().ids("logits1_ids");
   const matrix<double> logits = model<TestType>().run(story, right<TestType>()).template cast<double>();
   CHECK(std::abs(mean_loss(logits, story) - values().number("logits1_nll")) < loss_bound);
-  CHECK(largest_difference<double>(rows_of(logits, values().ids("logits1_pos")), values().values("logits1")) <
-        logit_bound);
+  CHECK(largest_difference(rows_of(logits, values().ids("logits1_pos")), values().values("logits1")) < logit_bound);
 }
 
 TEMPLATE_TEST_CASE("llama2c: queries and keys of the first layer, before and after the rotation", "[models][rope]",
@@ -167,7 +159,7 @@ TEMPLATE_TEST_CASE("llama2c: queries and keys of the first layer, before and aft
   const auto probe = [&](const matrix<TestType>& x, const std::string& name) {
     const std::vector<double> wanted = values().numbers(name);
     const matrix<double> seen = rows_of(x.template cast<double>(), at);
-    return largest_difference<double>(
+    return largest_difference(
         seen, matrix<double>(Eigen::Map<const matrix<double>>(wanted.data(), seen.rows(), seen.cols())));
   };
   CHECK(probe(q, "probe_q_before") < bound);
@@ -203,7 +195,7 @@ TEMPLATE_TEST_CASE("llama2c: one token at a time equals the whole text at once",
   for (std::size_t t = 0; t < ids.size(); ++t) {
     const matrix<TestType> step = m.run(std::span(ids).subspan(t, 1), right<TestType>(), cache);
     const matrix<TestType> same = whole.row(static_cast<Eigen::Index>(t));
-    worst.see(largest_difference<double>(step, same), static_cast<long double>(t));
+    worst.see(largest_difference(step, same), static_cast<long double>(t));
   }
   INFO(worst);
   CHECK(worst.error < bound);
@@ -213,7 +205,7 @@ TEMPLATE_TEST_CASE("llama2c: one token at a time equals the whole text at once",
     const std::size_t n = std::min<std::size_t>(7, ids.size() - t);
     const matrix<TestType> part = m.run(std::span(ids).subspan(t, n), right<TestType>(), pieces);
     const matrix<TestType> same = whole.middleRows(static_cast<Eigen::Index>(t), part.rows());
-    CHECK(largest_difference<double>(part, same) < bound);
+    CHECK(largest_difference(part, same) < bound);
   }
 }
 
@@ -228,7 +220,7 @@ TEST_CASE("llama2c: wrong encodings give the losses that they should", "[models]
     const matrix<double> wrong = m.run(story, rotation);
     CHECK(std::abs(mean_loss(wrong, story) - story_loss) < 1e-6);
     // Differences are given to three digits.
-    CHECK(largest_difference<double>(logits, wrong) == Approx(differs_by).epsilon(6e-3));
+    CHECK(largest_difference(logits, wrong) == Approx(differs_by).epsilon(6e-3));
     CHECK(std::abs(mean_loss(m.run(text, rotation), text) - text_loss) < 1e-6);
   };
   posenc::rope_options half = llama2c_rope(model<double>().config());
@@ -256,9 +248,36 @@ TEST_CASE("llama2c: shifting every position changes nothing", "[models][rope]") 
   const auto& m = model<double>();
   const token_ids story = values().ids("logits1_ids");
   const matrix<double> logits = m.run(story, right<double>());
-  CHECK(largest_difference<double>(logits, m.run(story, right<double>(), 100)) < 1e-12);
+  CHECK(largest_difference(logits, m.run(story, right<double>(), 100)) < 1e-12);
   // Far out, where float32 angles would be noise.
-  CHECK(largest_difference<double>(logits, m.run(story, right<double>(), 100'000'000)) < 1e-7);
+  CHECK(largest_difference(logits, m.run(story, right<double>(), 100'000'000)) < 1e-7);
+}
+
+TEST_CASE("llama2c: texts of a batch with other paddings say what they say alone", "[models][rope]") {
+  if (folder().empty()) POSENC_SKIP(absent);
+  // Three texts of 20, 13 and 1 tokens, padded in front; positions count real tokens.
+  const auto& m = model<double>();
+  const token_ids story = values().ids("logits1_ids");
+  const std::vector<std::int64_t> begin{0, 7, 19};
+  token_ids ids;
+  token_ids real;
+  for (const std::int64_t b : begin)
+    for (std::int64_t t = 0; t < 20; ++t) {
+      real.push_back(t >= b ? 1 : 0);
+      ids.push_back(t >= b ? story[static_cast<std::size_t>(t - b + 2 * b)] : 0);
+    }
+  const token_ids counted = posenc::masked_ids<std::int64_t>(real, 3);
+  const auto at = posenc::positions::listed(counted, 3);
+  const posenc::run_time_policy<> mask{
+      .masks = {.causal = true, .padding = posenc::padding{.begin = begin, .end = {}}}};
+  auto cache = m.make_cache(20, 3);
+  const matrix<double> logits = m.run(ids, right<double>(), mask, cache, at, at);
+  for (std::size_t b = 0; b < begin.size(); ++b) {
+    const auto n = static_cast<std::size_t>(20 - begin[b]);
+    const matrix<double> alone = m.run(std::span(ids).subspan(20 * (b + 1) - n, n), right<double>());
+    CHECK(largest_difference(logits.middleRows(static_cast<Eigen::Index>(20 * (b + 1) - n), alone.rows()), alone) <
+          1e-12);
+  }
 }
 
 TEST_CASE("llama2c: damaged files are refused in one line", "[models]") {

@@ -139,8 +139,17 @@ def llama2c_refusals(program, folder):
     check(r.returncode == 0 and r.stdout.startswith("usage: llama2c") and r.stderr == "", "--help")
 
 
+def model_refusals(program, folder):
+    refused(program, "cannot be opened", "--model", folder)
+    refused(program, "--model needs a value", "--model")
+    refused(program, "unknown option --colour", "--colour")
+    r = run(program, "--help")
+    name = pathlib.Path(program).name
+    check(r.returncode == 0 and r.stdout.startswith(f"usage: {name}") and r.stderr == "", "--help")
+
+
 def main(case, program):
-    cases = {f.__name__: f for f in (compare_tables, compare_refusals, llama2c_story, llama2c_refusals)}
+    cases = {f.__name__: f for f in (compare_tables, compare_refusals, llama2c_story, llama2c_refusals, model_refusals)}
     with tempfile.TemporaryDirectory() as folder:
         cases[case](program, pathlib.Path(folder))
     for fault in faults:

@@ -35,6 +35,21 @@ static_assert(is_plain<posenc::chunked, 8>);
 static_assert(is_plain<posenc::prefix_lm, 8>);
 static_assert(is_plain<posenc::causal, 1>);
 static_assert(is_plain<posenc::nope, 1>);
+static_assert(is_plain<posenc::timestep_options, 40>);
+static_assert(is_plain<posenc::grid_block, 16>);
+static_assert(is_plain<posenc::grid_detr_options, 48>);
+static_assert(is_plain<posenc::nerf_options, 24>);
+static_assert(is_plain<posenc::segment_options, 16>);
+static_assert(is_plain<posenc::tiled_options, 32>);
+static_assert(is_plain<posenc::hierarchical_options<>, 24>);
+static_assert(is_plain<posenc::complex_order_options, 16>);
+static_assert(is_plain<posenc::table_extent, 16>);
+static_assert(is_plain<posenc::runge_kutta_options, 16>);
+static_assert(is_plain<posenc::window_shape, 16>);
+static_assert(is_plain<posenc::shaw_options, 56>);
+static_assert(is_plain<posenc::deberta_options, 40>);
+static_assert(is_plain<posenc::transformer_xl_options, 48>);
+static_assert(is_plain<posenc::relative_segments_options, 16>);
 
 // What holds pointers and containers depends on their width, and on nothing else.
 static_assert(sizeof(void*) != 8 || is_plain<posenc::view<float>, 72>);
@@ -43,6 +58,10 @@ static_assert(sizeof(void*) != 8 || is_plain<posenc::listed_keys, 8>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::positions, 48>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::real_positions, 24>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::call, 152>);
+static_assert(sizeof(void*) != 8 || is_plain<posenc::content_tile<float>, 80>);
+static_assert(sizeof(void*) != 8 || is_plain<posenc::axial_table<float>, 32>);
+static_assert(sizeof(void*) != 8 || is_plain<posenc::complex_order_tables<float>, 48>);
+static_assert(sizeof(void*) != 8 || is_plain<posenc::complex_order<float>, 64>);
 
 template <class T>
 inline constexpr bool same_as_parts = alignof(T) == alignof(std::max_align_t) / 2 || alignof(T) == alignof(void*);
@@ -53,6 +72,39 @@ static_assert(same_as_parts<posenc::sinusoidal<float>>);
 static_assert(same_as_parts<posenc::learned<float>>);
 static_assert(same_as_parts<posenc::relative_bucket<float>>);
 static_assert(same_as_parts<posenc::toeplitz<float>>);
+static_assert(same_as_parts<posenc::timestep<float>>);
+static_assert(same_as_parts<posenc::grid_sinusoidal<float>>);
+static_assert(same_as_parts<posenc::grid_detr>);
+static_assert(same_as_parts<posenc::fourier_features>);
+static_assert(same_as_parts<posenc::segment<float>>);
+static_assert(same_as_parts<posenc::axial<float>>);
+static_assert(same_as_parts<posenc::tiled<float>>);
+static_assert(same_as_parts<posenc::hierarchical<float>>);
+static_assert(same_as_parts<posenc::scaled_sinusoidal<float>>);
+static_assert(same_as_parts<posenc::table_resize>);
+static_assert(same_as_parts<posenc::recursive<double>>);
+static_assert(same_as_parts<posenc::position_convolution<float>>);
+static_assert(same_as_parts<posenc::layer_pattern>);
+static_assert(same_as_parts<posenc::kerple<float>>);
+static_assert(same_as_parts<posenc::sandwich<float>>);
+static_assert(same_as_parts<posenc::dynamic_bias<float>>);
+static_assert(same_as_parts<posenc::fire<float>>);
+static_assert(same_as_parts<posenc::alibi_split<float>>);
+static_assert(same_as_parts<posenc::alibi_two_sided<float>>);
+static_assert(same_as_parts<posenc::alibi_grid<float>>);
+static_assert(same_as_parts<posenc::window_bias<float>>);
+static_assert(same_as_parts<posenc::continuous_bias<float>>);
+static_assert(same_as_parts<posenc::decomposed_bias<float>>);
+static_assert(same_as_parts<posenc::tupe<float>>);
+static_assert(same_as_parts<posenc::tupe_bucket<float>>);
+static_assert(same_as_parts<posenc::gated_bias<posenc::alibi<float>>>);
+static_assert(same_as_parts<posenc::forget_sums<float>>);
+static_assert(same_as_parts<posenc::projected_bank<float>>);
+static_assert(same_as_parts<posenc::shaw<float>>);
+static_assert(same_as_parts<posenc::deberta<float>>);
+static_assert(same_as_parts<posenc::transformer_xl<float>>);
+static_assert(same_as_parts<posenc::relative_segments<float>>);
+static_assert(same_as_parts<posenc::cope<float>>);
 static_assert(same_as_parts<posenc::rope_schedule>);
 static_assert(same_as_parts<posenc::attention_options<float>>);
 #if defined(__GLIBCXX__) && defined(__LP64__)
@@ -62,6 +114,23 @@ static_assert(sizeof(posenc::sinusoidal<float>) == 104 && sizeof(posenc::learned
 static_assert(sizeof(posenc::relative_bucket<float>) == 120 && sizeof(posenc::toeplitz<float>) == 40);
 static_assert(sizeof(posenc::rope_table<float>) == 128 && sizeof(posenc::rope_schedule) == 40);
 static_assert(sizeof(posenc::attention_options<float>) == 208 && sizeof(posenc::attention_options<double>) == 208);
+static_assert(sizeof(posenc::timestep<float>) == 64 && sizeof(posenc::grid_sinusoidal<float>) == 112);
+static_assert(sizeof(posenc::grid_detr) == 72 && sizeof(posenc::fourier_features) == 64);
+static_assert(sizeof(posenc::segment<float>) == 72 && sizeof(posenc::axial<float>) == 40);
+static_assert(sizeof(posenc::tiled<float>) == 104 && sizeof(posenc::hierarchical<float>) == 96);
+static_assert(sizeof(posenc::scaled_sinusoidal<float>) == 112);
+static_assert(sizeof(posenc::table_resize) == 272 && sizeof(posenc::recursive<double>) == 72);
+static_assert(sizeof(posenc::position_convolution<float>) == 136 && sizeof(posenc::layer_pattern) == 24);
+static_assert(sizeof(posenc::window_bias<float>) == 56 && sizeof(posenc::continuous_bias<float>) == 64);
+static_assert(sizeof(posenc::decomposed_bias<float>) == 104 && sizeof(posenc::tupe<float>) == 16);
+static_assert(sizeof(posenc::tupe_bucket<float>) == 176 && sizeof(posenc::gated_bias<posenc::alibi<float>>) == 80);
+static_assert(sizeof(posenc::forget_sums<float>) == 56 && sizeof(posenc::forgetting<float>) == 16);
+static_assert(sizeof(posenc::projected_bank<float>) == 40 && sizeof(posenc::projected_bias<float>) == 80);
+static_assert(sizeof(posenc::kerple<float>) == 64 && sizeof(posenc::kerple_weight<float>) == 64);
+static_assert(sizeof(posenc::sandwich<float>) == 64 && sizeof(posenc::dynamic_bias<float>) == 32);
+static_assert(sizeof(posenc::fire<float>) == 200 && sizeof(posenc::fire<double>) == 208);
+static_assert(sizeof(posenc::alibi_split<float>) == 32 && sizeof(posenc::alibi_two_sided<float>) == 48);
+static_assert(sizeof(posenc::alibi_grid<float>) == 40);
 #endif
 
 }  // namespace posenc_test

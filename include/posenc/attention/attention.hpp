@@ -12,6 +12,7 @@
 /// Error    float: within 2e-6 of max|out| of a double reference for |logits| up to 5, 2e-5 up to 50.
 /// Cost     4 * dim flops per visible pair; tiles outside every row's interval are never read. Memory: the workspace,
 ///          independent of queries * keys. Results are bitwise the same for every executor.
+/// Refuses  at compile time a policy with a part that needs whole rows of logits: two_pass.hpp is for it.
 /// Throws   std::invalid_argument for shapes, positions or a policy that do not fit, before anything is written; the
 ///          position 2^63 - 1 is refused, because masks name the position above the last one they let through.
 /// Example  examples/attention_example.cpp
@@ -32,10 +33,20 @@ inline std::size_t id_bytes(const call& c) noexcept {
   return static_cast<std::size_t>(c.batch * (c.keys + lane_slack)) * sizeof(std::int64_t);
 }
 
-template <class C, class Arch, class Policy>
+/// Bytes of one worker: its block and what content terms keep beside it. Sizes are asked of the parts themselves, so a
+/// part with content terms binds nothing.
+template <class C, class Arch, bool Whole, class Policy>
+std::size_t worker_bytes(const Policy& policy, const call& c) {
+  const scratch_layout<C, Arch> layout(c, Whole);
+  const auto parts = as_references(policy);
+  using work = content_work<simd::batch<C, Arch>, contiguous_keys, std::remove_const_t<decltype(parts)>>;
+  return layout.bytes + work::bytes(parts, layout.rows, layout.tile, c.dim, c.value_dim);
+}
+
+template <class C, class Arch, bool Whole, class Policy>
 std::size_t workspace_bytes(const Policy& policy, const call& c, std::int64_t workers) {
   const auto rounded = [](std::size_t n) { return (n + 63) / 64 * 64; };
-  const std::size_t scratch = scratch_layout<C, Arch>(c).bytes;
+  const std::size_t scratch = worker_bytes<C, Arch, Whole>(policy, c);
   return 64 + rounded(id_bytes(c)) + bound_bytes(policy, c) + static_cast<std::size_t>(workers) * scratch;
 }
 
@@ -54,13 +65,15 @@ void write_without_keys(const view<O>& out, const view<C>& lse, const Pack& pack
       }
 }
 
-template <class Arch, class C, class Keys, class Q, class K, class V, class O, class Pack, class Executor>
+template <class Arch, class C, class Keys, bool Whole, class Q, class K, class V, class O, class Pack, class Executor>
 void run_blocks(const view<Q>& q, const view<K>& k, const view<V>& v, const view<O>& out,
                 const attention_options<C>& options, const call& c, const Pack& pack, const std::int64_t* ids,
-                std::byte* scratch, Executor& executor) {
+                std::byte* scratch, std::size_t worker_size, Executor& executor) {
   static_assert(all_speak<simd::batch<C, Arch>, Keys, Pack>,
                 "posenc: a part of the policy has no hook that attention knows; hooks are const members");
-  const scratch_layout<C, Arch> layout(c);
+  static_assert(Whole || !any_whole_row<simd::batch<C, Arch>, Keys, Pack>,
+                "posenc::attention: a part of the policy needs whole rows of logits; call attention_two_pass");
+  const scratch_layout<C, Arch> layout(c, Whole);
   const std::int64_t rows = c.queries * (c.heads / c.kv_heads);
   const std::int64_t blocks = (rows + layout.rows - 1) / layout.rows;
   const double scale = scale_of(options.scale, c.dim);
@@ -68,8 +81,8 @@ void run_blocks(const view<Q>& q, const view<K>& k, const view<V>& v, const view
     const std::int64_t block = item % blocks;
     const std::int64_t head = item / blocks % c.kv_heads;
     const std::int64_t b = item / blocks / c.kv_heads;
-    fused_block<Arch, C, Q, K, V, O, Keys, Pack> work(q, k, v, out, options.lse, c, pack, scale, options.keys,
-                                                      scratch + static_cast<std::size_t>(worker) * layout.bytes);
+    fused_block<Arch, C, Q, K, V, O, Keys, Pack, Whole> work(q, k, v, out, options.lse, c, pack, scale, options.keys,
+                                                             scratch + static_cast<std::size_t>(worker) * worker_size);
     const std::int64_t first = block * layout.rows;
     const std::int64_t n = std::min(layout.rows, rows - first);
     if constexpr (Keys::contiguous) {
@@ -79,6 +92,51 @@ void run_blocks(const view<Q>& q, const view<K>& k, const view<V>& v, const view
       work.run(b, head, first, n, listed_keys{mine}, std::is_sorted(mine, mine + c.keys));
     }
   });
+}
+
+/// The call behind `attention` and `attention_two_pass`.
+template <class Arch, bool Whole, class Q, class K, class V, class O, class Policy, class C, class Executor>
+void attend(const char* function, const view<Q>& q, const view<K>& k, const view<V>& v, const view<O>& out,
+            const Policy& policy, const attention_options<C>& options, Executor& executor) {
+  static_assert(posenc::executor<std::remove_cvref_t<Executor>>,
+                "posenc::attention: an executor has concurrency() and parallel_for(n, f(item, worker))");
+  const call c = checked_call(function, q, k, v, out, options.query_positions, options.key_positions);
+  check_policy(function, policy, c);
+  check_lse(function, options.lse, c);
+  check_written(function, "lse", options.lse, q, k, v, out);
+  check_scale(function, options.scale);
+  const std::int64_t workers = executor.concurrency();
+  require(workers >= 1, function, "executor.concurrency()", "must be at least 1", workers);
+  if (c.batch == 0 || c.queries == 0 || c.heads == 0) return;
+
+  const std::size_t needed = workspace_bytes<C, Arch, Whole>(policy, c, workers);
+  std::unique_ptr<std::byte[]> own;
+  std::byte* memory = options.workspace.data();
+  if (options.workspace.empty()) {
+    own = std::make_unique_for_overwrite<std::byte[]>(needed);
+    memory = own.get();
+  } else {
+    if (options.workspace.size() < needed)  // the text of the rule is built only where it is needed
+      invalid(function, "workspace",
+              "must hold " + std::string(function) + "_workspace(...) bytes, " + std::to_string(needed),
+              options.workspace.size());
+  }
+  memory = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory) + 63) / 64 * 64);
+
+  auto* ids = reinterpret_cast<std::int64_t*>(memory);
+  memory += (id_bytes(c) + 63) / 64 * 64;
+  const auto pack = bind_policy<Arch>(policy, memory, c);
+  memory += bound_bytes(policy, c);
+  if (c.keys == 0) return write_without_keys(out, options.lse, pack);
+  const std::size_t worker = worker_bytes<C, Arch, Whole>(policy, c);
+  if (c.key_positions.contiguous()) {
+    run_blocks<Arch, C, contiguous_keys, Whole>(q, k, v, out, options, c, pack, nullptr, memory, worker, executor);
+  } else {
+    for (std::int64_t b = 0; b < c.batch; ++b)
+      for (std::int64_t j = 0; j < c.keys + lane_slack; ++j)
+        ids[b * (c.keys + lane_slack) + j] = c.key_positions(b, std::min(j, c.keys - 1));
+    run_blocks<Arch, C, listed_keys, Whole>(q, k, v, out, options, c, pack, ids, memory, worker, executor);
+  }
 }
 
 }  // namespace detail
@@ -92,7 +150,7 @@ template <class Q, class K, class V, class O, class Policy, class Arch = simd::d
   const call c =
       detail::checked_call("attention_workspace", q, k, v, out, options.query_positions, options.key_positions);
   detail::require(workers >= 1, "attention_workspace", "workers", "must be at least 1", workers);
-  return detail::workspace_bytes<detail::attention_compute_t<Q, K, V, O>, Arch>(policy, c, workers);
+  return detail::workspace_bytes<detail::attention_compute_t<Q, K, V, O>, Arch, false>(policy, c, workers);
 }
 
 /// See the file comment.
@@ -102,45 +160,7 @@ template <class Q, class K, class V, class O, class Policy, class Executor = ser
 void attention(view<Q> q, view<K> k, view<V> v, view<O> out, const Policy& policy,
                const std::type_identity_t<attention_options<detail::attention_compute_t<Q, K, V, O>>>& options = {},
                Executor&& executor = {}) {
-  static_assert(posenc::executor<std::remove_cvref_t<Executor>>,
-                "posenc::attention: an executor has concurrency() and parallel_for(n, f(item, worker))");
-  using C = detail::attention_compute_t<Q, K, V, O>;
-  const char* function = "attention";
-  const call c = detail::checked_call(function, q, k, v, out, options.query_positions, options.key_positions);
-  detail::check_policy(function, policy, c);
-  detail::check_lse(function, options.lse, c);
-  detail::check_written(function, "lse", options.lse, q, k, v, out);
-  detail::check_scale(function, options.scale);
-  const std::int64_t workers = executor.concurrency();
-  detail::require(workers >= 1, function, "executor.concurrency()", "must be at least 1", workers);
-  if (c.batch == 0 || c.queries == 0 || c.heads == 0) return;
-
-  const std::size_t needed = detail::workspace_bytes<C, Arch>(policy, c, workers);
-  std::unique_ptr<std::byte[]> own;
-  std::byte* memory = options.workspace.data();
-  if (options.workspace.empty()) {
-    own = std::make_unique_for_overwrite<std::byte[]>(needed);
-    memory = own.get();
-  } else {
-    if (options.workspace.size() < needed)  // the text of the rule is built only where it is needed
-      detail::invalid(function, "workspace", "must hold attention_workspace(...) bytes, " + std::to_string(needed),
-                      options.workspace.size());
-  }
-  memory = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory) + 63) / 64 * 64);
-
-  auto* ids = reinterpret_cast<std::int64_t*>(memory);
-  memory += (detail::id_bytes(c) + 63) / 64 * 64;
-  const auto pack = detail::bind_policy(policy, memory, c);
-  memory += detail::bound_bytes(policy, c);
-  if (c.keys == 0) return detail::write_without_keys(out, options.lse, pack);
-  if (c.key_positions.contiguous()) {
-    detail::run_blocks<Arch, C, contiguous_keys>(q, k, v, out, options, c, pack, nullptr, memory, executor);
-  } else {
-    for (std::int64_t b = 0; b < c.batch; ++b)
-      for (std::int64_t j = 0; j < c.keys + lane_slack; ++j)
-        ids[b * (c.keys + lane_slack) + j] = c.key_positions(b, std::min(j, c.keys - 1));
-    detail::run_blocks<Arch, C, listed_keys>(q, k, v, out, options, c, pack, ids, memory, executor);
-  }
+  detail::attend<Arch, false>("attention", q, k, v, out, policy, options, executor);
 }
 
 }  // namespace posenc

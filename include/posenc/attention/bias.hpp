@@ -40,7 +40,8 @@ namespace detail {
 template <class T, class Policy>
 void check_logit_parts(const Policy& policy, const call& c) {
   const auto check_part = [&]<class P>(const P& part) {
-    if constexpr (has_row<P, T, listed_keys> && !has_transform_q<P, T> && requires { part.check(c); }) part.check(c);
+    if constexpr ((has_row<P, T, listed_keys> || has_bind<P>)&&!has_transform_q<P, T> && requires { part.check(c); })
+      part.check(c);
   };
   if constexpr (is_policy<Policy>::value) {
     for_parts(policy.parts, check_part);
@@ -72,7 +73,7 @@ void fill_bias(const Policy& policy, std::int64_t heads, const positions& query_
   detail::check_logit_parts<T>(policy, c);
   std::vector<std::byte> memory(detail::bound_bytes(policy, c) + 64);
   auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
-  const auto pack = detail::bind_policy(policy, aligned, c);
+  const auto pack = detail::bind_policy<void>(policy, aligned, c);
   std::vector<std::int64_t> ids(static_cast<std::size_t>(keys + lane_slack));
   for (std::int64_t j = 0; j < keys; ++j) ids[static_cast<std::size_t>(j)] = key_at(0, j);
   const listed_keys where{ids.data()};
@@ -103,7 +104,7 @@ void add_bias_row(const Policy& policy, const row& r, std::int64_t first_key, st
   const std::size_t bytes = detail::bound_bytes(policy, c);
   std::vector<std::byte> memory(bytes == 0 ? 0 : bytes + 64);
   auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
-  const auto pack = detail::bind_policy(policy, aligned, c);
+  const auto pack = detail::bind_policy<Arch>(policy, aligned, c);
   const contiguous_keys keys{first_key};
   const auto op = detail::make_logit_op<simd::batch<C, Arch>>(pack, r, keys);
   simd::for_lanes<Arch, C>(n, [&](std::int64_t j, auto at) POSENC_LAMBDA_INLINE {
@@ -129,7 +130,7 @@ void distance_line(const Policy& policy, std::int64_t head, std::int64_t first, 
                .key_positions = positions::from(first)};
   std::vector<std::byte> memory(detail::bound_bytes(policy, c) + 64);
   auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
-  const auto pack = detail::bind_policy(policy, aligned, c);
+  const auto pack = detail::bind_policy<void>(policy, aligned, c);
   const auto op = detail::make_logit_op<T>(pack, r, keys);
   for (std::size_t j = 0; j < out.size(); ++j) out[j] = op(T(0), static_cast<std::int64_t>(j));
 }

@@ -90,6 +90,42 @@ concept rotates_outside_only = requires(const P& p, view<float> x, const positio
 }
 &&!has_transform_q<P, float>;
 
+inline row row_of(const call& c, std::int64_t b, std::int64_t head, std::int64_t query) {
+  return {.batch = b,
+          .head = head,
+          .kv_head = head / (c.heads / c.kv_heads),
+          .query_index = query,
+          .query_position = c.query_positions(b, query)};
+}
+
+/// The distances key - query that masks let through, lo > hi if none; a mask over lists of ids is taken at its ends.
+template <class Pack>
+interval visible_distances(const Pack& pack, const call& c) {
+  interval all{interval::highest, interval::lowest};
+  for (std::int64_t b = 0; b < c.batch && c.keys > 0; ++b) {
+    interval keys{c.key_positions(b, 0), c.key_positions(b, c.keys - 1)};
+    if (!c.key_positions.contiguous())
+      for (std::int64_t j = 0; j < c.keys; ++j)
+        keys = {std::min(keys.lo, c.key_positions(b, j)), std::max(keys.hi, c.key_positions(b, j))};
+    for (std::int64_t i = 0; i < c.queries; ++i) {
+      const row r = row_of(c, b, 0, i);
+      const interval_list seen = positions_allowed(pack, r);
+      interval_list indices({0, c.keys});
+      allow_by_index(pack, r, indices);
+      if (seen.size() == 0 || indices.size() == 0) continue;
+      interval cut{std::max(keys.lo, seen[0].lo), std::min(keys.hi, seen[seen.size() - 1].hi - 1)};
+      if (c.key_positions.contiguous()) {
+        const std::int64_t first = c.key_positions.first(b);
+        cut = {std::max(cut.lo, first + indices[0].lo), std::min(cut.hi, first + indices[indices.size() - 1].hi - 1)};
+      }
+      if (cut.lo > cut.hi) continue;
+      all = {std::min(all.lo, position_difference(cut.lo, r.query_position)),
+             std::max(all.hi, position_difference(cut.hi, r.query_position))};
+    }
+  }
+  return all;
+}
+
 /// Asks every part whether it fits the call.
 template <class Policy>
 void check_policy(const char* function, const Policy& p, const call& c) {
@@ -99,6 +135,10 @@ void check_policy(const char* function, const Policy& p, const call& c) {
         "posenc: this part rotates keys by `rotate` but has no transform_q, so queries would stay unrotated; a "
         "policy holds `rope`, not a table of it");
     if constexpr (requires { part.check(c); }) part.check(c);
+    if constexpr (requires(const interval& v) { part.check_distances(v); }) {
+      const interval seen = visible_distances(as_references(p), c);
+      if (seen.lo <= seen.hi) part.check_distances(seen);
+    }
     if constexpr (requires {
                     { part.heads() } -> std::convertible_to<std::int64_t>;
                   })
@@ -151,14 +191,6 @@ inline void check_scale(const char* function, const std::optional<double>& scale
 }
 inline double scale_of(const std::optional<double>& scale, std::int64_t dim) {
   return scale.value_or(dim > 0 ? 1 / std::sqrt(static_cast<double>(dim)) : 1.0);
-}
-
-inline row row_of(const call& c, std::int64_t b, std::int64_t head, std::int64_t query) {
-  return {.batch = b,
-          .head = head,
-          .kv_head = head / (c.heads / c.kv_heads),
-          .query_index = query,
-          .query_position = c.query_positions(b, query)};
 }
 
 /// The product of every query scale of the pack.

@@ -11,6 +11,8 @@
 #include <posenc/core/policy.hpp>
 #include <posenc/core/view.hpp>
 
+#include <concepts>
+#include <cstddef>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -80,33 +82,38 @@ void rotate(const policy<Parts...>& pack, view<U> x, const positions& at = {}) {
 
 namespace detail {
 
-/// What runs once per call for one part: the closure it binds, or the part itself.
-template <class Part>
+/// What runs once per call for one part: the closure it binds, or the part itself. Arch is that of the call, void for
+/// scalars; a part whose `bind` is keyed by it prepares its lines on these lanes.
+template <class Arch, class Part>
 decltype(auto) bind_part(const Part& part, std::byte*& memory, const call& c) {
   if constexpr (has_bind<Part>) {
     std::byte* mine = memory;
     memory += (part.workspace_bytes(c) + 63) / 64 * 64;
-    return part.bind(mine, c);
+    if constexpr (requires { part.template bind<Arch>(mine, c); }) {
+      return part.template bind<Arch>(mine, c);
+    } else {
+      return part.bind(mine, c);
+    }
   } else {
     return (part);
   }
 }
 
 /// The bound pack: closures by value, the other parts by reference.
-template <class... Parts>
+template <class Arch, class... Parts>
 auto bind_policy(const policy<Parts...>& p, std::byte* memory, const call& c) {
   return std::apply(
       [&](const Parts&... part) {
         // Braces keep the order of evaluation, so every part gets its own memory.
-        return std::tuple<decltype(bind_part(part, memory, c))...>{bind_part(part, memory, c)...};
+        return std::tuple<decltype(bind_part<Arch>(part, memory, c))...>{bind_part<Arch>(part, memory, c)...};
       },
       p.parts);
 }
 /// A single part is a policy of one.
-template <class Part>
+template <class Arch, class Part>
   requires(!is_policy<Part>::value)
 auto bind_policy(const Part& p, std::byte* memory, const call& c) {
-  return std::tuple<decltype(bind_part(p, memory, c))>{bind_part(p, memory, c)};
+  return std::tuple<decltype(bind_part<Arch>(p, memory, c))>{bind_part<Arch>(p, memory, c)};
 }
 
 /// Bytes that `bind_part` takes.
@@ -125,6 +132,15 @@ std::size_t bound_bytes(const policy<Parts...>& p, const call& c) {
 template <class Part>
   requires(!is_policy<Part>::value)
 std::size_t bound_bytes(const Part& p, const call& c) { return part_bytes(p, c); }
+
+/// The parts of a policy as a tuple of references.
+template <class... Parts>
+std::tuple<const Parts&...> as_references(const policy<Parts...>& p) {
+  return std::apply([](const Parts&... part) { return std::tuple<const Parts&...>(part...); }, p.parts);
+}
+template <class Part>
+  requires(!is_policy<Part>::value)
+std::tuple<const Part&> as_references(const Part& p) { return {p}; }
 
 /// Calls f on every part in order.
 template <class Pack, class F>
@@ -150,24 +166,76 @@ void allow_by_index(const Pack& pack, const row& r, interval_list& list) {
   });
 }
 
-/// The logit transforms of one row, in pack order, as one op.
+/// The prepared terms of one part and row: terms[0] belongs to key `first`.
+template <class C>
+struct content_line {
+  const C* terms = nullptr;
+  std::int64_t first = 0;
+};
+/// Nobody has prepared content terms.
+struct no_content {};
+
+/// The logit transforms of the parts First .. First + Count - 1 as one op.
+template <class B, std::size_t First, std::size_t Count, class Keys, class Pack, class Lines>
+auto logit_op_of(const Pack& pack, const row& r, const Keys& keys, const Lines& line) {
+  const auto one = [&]<std::size_t I>(std::integral_constant<std::size_t, I> index) {
+    const auto& part = std::get<I>(pack);
+    using P = std::remove_cvref_t<decltype(part)>;
+    if constexpr (has_prepare<P, B, Keys>) {
+      static_assert(!has_row<P, B, Keys>, "posenc: a part has either `row` or `prepare`");
+      static_assert(!(std::same_as<Lines, no_content> && has_prepare<P, B, Keys>),
+                    "posenc: a content term has no value without queries and keys");
+      return std::make_tuple(
+          [at = line(index)](const B& s, std::int64_t k) { return B(s + lanes<B>::load(at.terms + (k - at.first))); });
+    } else if constexpr (has_row<P, B, Keys>) {
+      return std::make_tuple(part.template row<B>(r, keys));
+    } else {
+      return std::tuple<>();
+    }
+  };
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return [ops = std::tuple_cat(one(std::integral_constant<std::size_t, First + I>{})...)](B s, std::int64_t k) {
+      std::apply([&](const auto&... op) { ((s = op(s, k)), ...); }, ops);
+      return s;
+    };
+  }
+  (std::make_index_sequence<Count>{});
+}
+
+/// The first part from From on that needs a whole row of logits, or the number of parts.
+template <class B, class Keys, std::size_t From, class Pack>
+inline constexpr std::size_t next_whole_row = From;
+template <class B, class Keys, std::size_t From, class... P>
+inline constexpr std::size_t next_whole_row<B, Keys, From, std::tuple<P...>> = [] {
+  constexpr bool whole[] = {has_transform_logits<std::remove_cvref_t<P>, B, Keys>..., true};
+  std::size_t i = From;
+  while (i < sizeof...(P) && !whole[i]) ++i;
+  return i;
+}();
 template <class B, class Keys, class Pack>
-auto make_logit_op(const Pack& pack, const row& r, const Keys& keys) {
-  return std::apply(
-      [&](const auto&... part) {
-        [[maybe_unused]] const auto one = [&]<class P>(const P& p) {
-          if constexpr (has_row<P, B, Keys>) {
-            return std::make_tuple(p.template row<B>(r, keys));
-          } else {
-            return std::tuple<>();
-          }
-        };
-        return [ops = std::tuple_cat(one(part)...)](B s, std::int64_t k) {
-          std::apply([&](const auto&... op) { ((s = op(s, k)), ...); }, ops);
-          return s;
-        };
-      },
-      pack);
+inline constexpr bool any_whole_row = next_whole_row<B, Keys, 0, Pack> < std::tuple_size_v<Pack>;
+
+/// The logit transforms of one row, in pack order, as one op. `line(integral_constant i)` is the content_line of part
+/// i.
+template <class B, class Keys, class Pack, class Lines = no_content>
+auto make_logit_op(const Pack& pack, const row& r, const Keys& keys, const Lines& line = {}) {
+  static_assert(!any_whole_row<B, Keys, Pack>,
+                "posenc: a part of the policy needs whole rows of logits, as only attention_two_pass and "
+                "attention_reference have them");
+  return logit_op_of<B, 0, std::tuple_size_v<Pack>>(pack, r, keys, line);
+}
+
+/// Every logit transform of one row: pass(op) for a stretch of parts, whole(part, integral_constant index) for a part
+/// that needs the whole row, in pack order; a pass comes first and last, if need be of an op that does nothing.
+template <class B, std::size_t From = 0, class Keys, class Pack, class Lines, class Pass, class Whole>
+void for_logit_stages(const Pack& pack, const row& r, const Keys& keys, const Lines& line, const Pass& pass,
+                      const Whole& whole) {
+  constexpr std::size_t at = next_whole_row<B, Keys, From, Pack>;
+  pass(logit_op_of<B, From, at - From>(pack, r, keys, line));
+  if constexpr (at < std::tuple_size_v<Pack>) {
+    whole(std::get<at>(pack), std::integral_constant<std::size_t, at>{});
+    for_logit_stages<B, at + 1>(pack, r, keys, line, pass, whole);
+  }
 }
 
 template <class B, class Keys, class Pack>
@@ -205,7 +273,8 @@ auto make_lane_mask(const Pack& pack, const row& r, const Keys& keys) {
 template <class B, class Keys, class P>
 inline constexpr bool speaks =
     has_row<P, B, Keys> || has_allow_lanes<P, B, Keys> || has_allow_positions<P> || has_allow_index<P> || has_sink<P> ||
-    has_query_scale<P> || has_transform_q<P, typename lanes<B>::scalar> || has_bind<P> || requires {
+    has_query_scale<P> || has_transform_q<P, typename lanes<B>::scalar> || has_bind<P> || has_prepare<P, B, Keys> ||
+    has_values<P, B, Keys> || has_transform_logits<P, B, Keys> || requires {
   P::traits;
 }
 || requires(const P& p, view<float> x, const positions& at) { p.embed(x, at); }
@@ -214,6 +283,29 @@ template <class B, class Keys, class Pack>
 inline constexpr bool all_speak = true;
 template <class B, class Keys, class... P>
 inline constexpr bool all_speak<B, Keys, std::tuple<P...>> = (speaks<B, Keys, std::remove_cvref_t<P>> && ...);
+
+template <class B, class Keys, class Pack>
+inline constexpr bool any_content = false;
+template <class B, class Keys, class... P>
+inline constexpr bool any_content<B, Keys, std::tuple<P...>> = (has_prepare<std::remove_cvref_t<P>, B, Keys> || ...);
+template <class B, class Keys, class Pack>
+inline constexpr bool any_values = false;
+template <class B, class Keys, class... P>
+inline constexpr bool any_values<B, Keys, std::tuple<P...>> = (has_values<std::remove_cvref_t<P>, B, Keys> || ...);
+
+/// Elements that a part needs beside a tile for its content terms or beside a row that it transforms as a whole, 0 for
+/// one without; and in every row for its values.
+template <class B, class Keys, class P>
+std::int64_t scratch_of(const P& part, std::int64_t rows, std::int64_t keys, std::int64_t dim) {
+  if constexpr (has_prepare<P, B, Keys>) return part.scratch_size(rows, keys, dim);
+  if constexpr (has_transform_logits<P, B, Keys>) return part.scratch_size(1, keys, dim);
+  return 0;
+}
+template <class B, class Keys, class P>
+std::int64_t state_of(const P& part, std::int64_t value_dim) {
+  if constexpr (has_values<P, B, Keys>) return part.state_size(value_dim);
+  return 0;
+}
 
 /// The start of the softmax: the sink of the one part that has it, or nothing.
 template <class Pack>

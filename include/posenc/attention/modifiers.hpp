@@ -8,7 +8,9 @@
 ///   query_temperature      q times 1 + scale * ln(1 + floor((p + position_offset) / floor_scale)): Llama 4 (offset 1),
 ///                          Ministral 3 (offset 0)
 ///   log_length_scale       q times max(1, ln(p + 1) / ln(length)): Qwen's use_logn_attn
-/// Several providers of a q scale multiply.
+///   ssmax                  q times s ln n + b, n the number of keys that the row sees (Nakanishi 2025, SSMax)
+/// Several providers of a q scale multiply. Each of them scales q.k and the content terms that are formed from the
+/// scaled q; a bias that is added to the logits is not scaled.
 
 #include <posenc/core/error.hpp>
 #include <posenc/core/policy.hpp>
@@ -96,6 +98,37 @@ struct log_length_scale {
   }
   void check(const call&) const {
     detail::require(length >= 2, "log_length_scale", "length", "must be at least 2", length);
+  }
+};
+
+/// One s and one b for all heads, or one per head. A row that sees one key has the factor b: with b = 0 all its logits
+/// are its biases. Masks of every kind count; a row that sees nothing has b too.
+/// Cost  none per score; a row behind a free-form mask or unsorted ids counts its keys one by one.
+struct ssmax {
+  static constexpr bool needs_visible_keys = true;
+  std::vector<double> scales;
+  std::vector<double> offsets;
+
+  explicit ssmax(double scale, double offset = 0) : ssmax(std::vector<double>{scale}, std::vector<double>{offset}) {}
+  explicit ssmax(std::vector<double> per_head, std::vector<double> offset_per_head = {0.0})
+      : scales(std::move(per_head)), offsets(std::move(offset_per_head)) {
+    detail::require(!scales.empty(), "ssmax", "per_head", "must not be empty", scales.size());
+    detail::require(!offsets.empty(), "ssmax", "offset_per_head", "must not be empty", offsets.size());
+    for (const double s : scales) detail::require(std::isfinite(s), "ssmax", "scale", "must be finite", s);
+    for (const double b : offsets) detail::require(std::isfinite(b), "ssmax", "offset", "must be finite", b);
+  }
+  [[nodiscard]] double query_scale(std::int64_t head, const position&, std::int64_t visible) const noexcept {
+    const auto h = static_cast<std::size_t>(head);
+    const double s = scales.size() == 1 ? scales[0] : scales[h];
+    const double b = offsets.size() == 1 ? offsets[0] : offsets[h];
+    return visible > 1 ? s * std::log(static_cast<double>(visible)) + b : b;
+  }
+  void check(const call& c) const {
+    const auto fits = [&](const std::vector<double>& x) {
+      return x.size() == 1 || static_cast<std::int64_t>(x.size()) == c.heads;
+    };
+    detail::require(fits(scales), "ssmax", "per_head", "must list one scale per head", scales.size());
+    detail::require(fits(offsets), "ssmax", "offset_per_head", "must list one offset per head", offsets.size());
   }
 };
 

@@ -8,8 +8,11 @@
 ///          of `attention`.
 
 #include <posenc/attention/call.hpp>
+#include <posenc/attention/content.hpp>
 #include <posenc/core/scalar.hpp>
 
+#include <array>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -46,6 +49,59 @@ struct reference_row {
   }
 };
 
+/// Content terms and value states of one row, over all keys at once.
+template <class C, class Keys, class Pack>
+class reference_content {
+ public:
+  template <class ReadKey>
+  reference_content(const Pack& pack, const row& r, const Keys& keys, const call& c, const std::vector<C>& query,
+                    const C& factor, const ReadKey& read_key)
+      : r_(r), keys_(keys) {
+    const interval seen{0, c.keys};
+    const content_tile<C> tile{
+        1,         c.keys,
+        0,         c.dim,
+        &r,        query.data(),
+        &factor,   &seen,
+        &read_key, [](const void* self, std::int64_t j, C* to) {
+                                 (*static_cast<const ReadKey*>(self))(j, to); }};
+    std::size_t i = 0;
+    for_parts(pack, [&]<class P>(const P& part) {
+      scratch_[i].resize(static_cast<std::size_t>(scratch_of<C, Keys>(part, 1, c.keys, c.dim)));
+      state_[i].resize(static_cast<std::size_t>(state_of<C, Keys>(part, c.value_dim)), C(0));
+      if constexpr (has_prepare<P, C, Keys>) part.template prepare<C>(tile, keys, scratch_[i].data(), &lines_[i]);
+      if constexpr (has_values<P, C, Keys>)
+        add_.push_back([this, i, &part](std::int64_t j, const C& p) {
+          part.template add_weights<C>(state_[i].data(), r_, keys_, j, &p, 1);
+        });
+      if constexpr (has_values<P, C, Keys>)
+        finish_.push_back([this, i, &part](std::vector<C>& sum) {
+          part.template add_values<C>(state_[i].data(), r_, sum.data(), static_cast<std::int64_t>(sum.size()));
+        });
+      ++i;
+    });
+  }
+  [[nodiscard]] auto lines() const {
+    return [this]<class I>(I) { return content_line<C>{lines_[I::value], 0}; };
+  }
+  void add_weight(std::int64_t j, const C& p) const {
+    for (const auto& add : add_) add(j, p);
+  }
+  void add_values(std::vector<C>& sum) const {
+    for (const auto& finish : finish_) finish(sum);
+  }
+
+ private:
+  static constexpr std::size_t parts_ = std::tuple_size_v<Pack>;
+  const row& r_;
+  const Keys& keys_;
+  std::array<std::vector<C>, parts_> scratch_{};
+  std::array<std::vector<C>, parts_> state_{};
+  std::array<const C*, parts_> lines_{};
+  std::vector<std::function<void(std::int64_t, const C&)>> add_{};
+  std::vector<std::function<void(std::vector<C>&)>> finish_{};
+};
+
 /// The scalar of q, or of the widest argument where all are SIMD storage.
 template <class Q, class K, class V, class O>
 using reference_compute_t = std::conditional_t<simd_storage<Q> && simd_storage<K> && simd_storage<V> && simd_storage<O>,
@@ -80,25 +136,44 @@ void reference_one_row(const view<Q>& q, const view<K>& k, const view<V>& v, con
   const position at = c.query_positions.at(r.batch, r.query_index);
   transform_query(pack, query.data(), c.dim, at, r.head);
   const C factor = C(scale * pack_query_scale(pack, r.head, at, visible));
+  const std::vector<C> raw = query;
   for (C& x : query) x = C(x * factor);
 
   const C lowest = C(-std::numeric_limits<double>::infinity());
-  const auto op = make_logit_op<C>(pack, r, keys);
+  const auto read_key = [&](std::int64_t j, C* to) {
+    for (std::int64_t d = 0; d < c.dim; ++d) to[d] = C(widen(k(r.batch, j, r.kv_head, d)));
+    if (options.keys == key_state::unrotated) transform_key(pack, to, c.dim, c.key_positions.at(r.batch, j), r.kv_head);
+  };
+  reference_content<C, Keys, Pack> content(pack, r, keys, c, query, factor, read_key);
   std::vector<C> logit(static_cast<std::size_t>(c.keys), lowest);
   std::vector<C> key(static_cast<std::size_t>(c.dim));
-  C highest = lowest;
   for (std::int64_t j = 0; j < c.keys; ++j) {
     const auto sj = static_cast<std::size_t>(j);
     if (!seen[sj]) continue;
-    for (std::int64_t d = 0; d < c.dim; ++d) key[static_cast<std::size_t>(d)] = C(widen(k(r.batch, j, r.kv_head, d)));
-    if (options.keys == key_state::unrotated)
-      transform_key(pack, key.data(), c.dim, c.key_positions.at(r.batch, j), r.kv_head);
-    C s = C(0);
+    read_key(j, key.data());
+    logit[sj] = C(0);
     for (std::int64_t d = 0; d < c.dim; ++d)
-      s = C(s + query[static_cast<std::size_t>(d)] * key[static_cast<std::size_t>(d)]);
-    logit[sj] = op(s, j);
-    if (highest == highest && (logit[sj] != logit[sj] || logit[sj] > highest)) highest = logit[sj];
+      logit[sj] = C(logit[sj] + query[static_cast<std::size_t>(d)] * key[static_cast<std::size_t>(d)]);
   }
+  C highest = lowest;
+  for_logit_stages<C>(
+      pack, r, keys, content.lines(),
+      [&](const auto& op) {
+        highest = lowest;
+        for (std::int64_t j = 0; j < c.keys; ++j) {
+          C& s = logit[static_cast<std::size_t>(j)];
+          s = seen[static_cast<std::size_t>(j)] ? C(op(s, j)) : lowest;
+          if (highest == highest && (s != s || s > highest)) highest = s;
+        }
+      },
+      [&](const auto& part, auto) {
+        const auto first = std::find(seen.begin(), seen.end(), true) - seen.begin();
+        const auto last = std::find(seen.rbegin(), seen.rend(), true) - seen.rbegin();
+        if (first == c.keys) return;
+        std::vector<C> scratch(static_cast<std::size_t>(part.scratch_size(1, c.keys, c.dim)));
+        const logit_row<C> line{r, c.dim, raw.data(), factor, {first, c.keys - last}, logit.data()};
+        part.template transform_logits<C>(line, keys, scratch.data());
+      });
   C total = C(0);
   for_parts(pack, [&]<class P>(const P& part) {
     if constexpr (has_sink<P>) {
@@ -117,7 +192,9 @@ void reference_one_row(const view<Q>& q, const view<K>& k, const view<V>& v, con
     for (std::int64_t d = 0; d < c.value_dim; ++d)
       sum[static_cast<std::size_t>(d)] =
           C(sum[static_cast<std::size_t>(d)] + p * C(widen(v(r.batch, j, r.kv_head, d))));
+    content.add_weight(j, p);
   }
+  if (!empty) content.add_values(sum);
   for (std::int64_t d = 0; d < c.value_dim; ++d)
     out(r.batch, r.query_index, r.head, d) = narrow<O>(empty ? C(0) : C(sum[static_cast<std::size_t>(d)] / total));
   if (options.lse.data()) options.lse(r.batch, r.query_index, r.head, 0) = empty ? lowest : C(highest + log(total));
@@ -153,7 +230,7 @@ void attention_reference(view<Q> q, view<K> k, view<V> v, view<O> out, const Pol
                   "must have the shape [batch, query, head, keys]", options.weights.dim());
   std::vector<std::byte> memory(detail::bound_bytes(policy, c) + 64);
   auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
-  const auto pack = detail::bind_policy(policy, aligned, c);
+  const auto pack = detail::bind_policy<void>(policy, aligned, c);
   const double scale = detail::scale_of(options.scale, c.dim);
   std::vector<std::int64_t> ids(static_cast<std::size_t>(c.keys + lane_slack));
   for (std::int64_t b = 0; b < c.batch; ++b) {

@@ -16,6 +16,8 @@ namespace posenc::detail {
 /// Rows of a block and keys of a tile: a score tile of 96 x 128 floats stays in the second-level cache.
 inline constexpr std::int64_t tile_rows = 96;
 inline constexpr std::int64_t tile_keys = 128;
+/// Rows of a block where the tile is all keys: they share one packing of keys and values.
+inline constexpr std::int64_t whole_rows = 48;
 /// Below this many rows keys and values are read in place instead of packed.
 inline constexpr std::int64_t packed_rows = 12;
 
@@ -41,18 +43,20 @@ template <class Keys>
   return {index(positions.lo), positions.hi == interval::highest ? count : index(positions.hi)};
 }
 
-/// Offsets into one worker's scratch, in bytes.
+/// Offsets into one worker's scratch, in bytes. `whole`: the tile is all keys of the call.
 template <class C, class Arch>
 struct scratch_layout {
   std::int64_t rows;
   std::int64_t dim;
   std::int64_t value_step;
+  std::int64_t tile;
   bool packed;
-  std::size_t query, score, sum, partial, highest, total, key, value, line, state, bytes;
+  std::size_t query, raw, factor, score, sum, partial, highest, total, key, value, line, state, bytes;
 
-  explicit scratch_layout(const call& c) {
+  explicit scratch_layout(const call& c, bool whole = false) {
     const std::int64_t all = c.queries * (c.heads / c.kv_heads);
-    rows = std::min(all, tile_rows);
+    rows = std::min(all, whole ? whole_rows : tile_rows);
+    tile = whole ? kernels::padded<C, Arch>(c.keys) : tile_keys;
     packed = all >= packed_rows;
     dim = c.dim;
     value_step = kernels::padded<C, Arch>(c.value_dim);
@@ -63,16 +67,41 @@ struct scratch_layout {
       return start;
     };
     query = take(rows * dim, sizeof(C));
-    score = take(rows * tile_keys, sizeof(C));
+    raw = take(whole ? rows * dim : 0, sizeof(C));
+    factor = take(whole ? rows : 0, sizeof(C));
+    score = take(rows * tile, sizeof(C));
     sum = take(rows * value_step, sizeof(C));
     partial = take(packed ? 0 : rows * value_step, sizeof(C));
     highest = take(rows, sizeof(C));
     total = take(rows, sizeof(C));
-    key = take(packed ? tile_keys * dim : 0, sizeof(C));
-    value = take(packed ? tile_keys * value_step : 0, sizeof(C));
+    key = take(packed ? tile * dim : 0, sizeof(C));
+    value = take(packed ? tile * value_step : 0, sizeof(C));
     line = take(std::max(dim, c.value_dim), sizeof(C));
     state = take(rows, sizeof(row_state));
     bytes = at;
+  }
+};
+
+/// The arrays of one worker: [rows] or [rows][...] each; `raw` holds the queries before the scale.
+template <class C, class Arch>
+struct block_arrays {
+  C *query, *raw, *factor, *score, *sum, *partial, *highest, *total, *key, *value, *line;
+  row_state* state;
+
+  block_arrays(const scratch_layout<C, Arch>& l, std::byte* memory) {
+    const auto at = [&](std::size_t offset) { return reinterpret_cast<C*>(memory + offset); };
+    query = at(l.query);
+    raw = at(l.raw);
+    factor = at(l.factor);
+    score = at(l.score);
+    sum = at(l.sum);
+    partial = at(l.partial);
+    highest = at(l.highest);
+    total = at(l.total);
+    key = at(l.key);
+    value = at(l.value);
+    line = at(l.line);
+    state = reinterpret_cast<row_state*>(memory + l.state);
   }
 };
 

@@ -30,6 +30,8 @@ struct lanes {
   static B iota() { return B(0); }
   static B select(bool m, const B& yes, const B& no) { return m ? yes : no; }
   static bool greater(const B& a, const B& b) { return a > b; }
+  /// Whether the mask holds in some lane.
+  static bool any(bool m) { return m; }
   /// A lane mask from one truth value per lane.
   static bool mask_from(const bool* truth) { return *truth; }
 
@@ -44,6 +46,10 @@ struct lanes {
   static B exp(const B& x) {
     using std::exp;
     return exp(x);
+  }
+  static B sqrt(const B& x) {
+    using std::sqrt;
+    return sqrt(x);
   }
 };
 

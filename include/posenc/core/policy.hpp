@@ -9,10 +9,18 @@
 ///   q and k          transform_q(x, dim, position, head), transform_k(x, dim, position, kv_head): in place, in order
 ///   q scale          query_scale(head, position, visible_keys)
 ///   logit            row<B>(row, keys) -> op, op(B logits, int64 k) -> B on the lanes of keys k, k + 1, ...
+///   logit, content   scratch_size(rows, keys, dim), prepare<B>(content_tile, keys, scratch, lines): terms that need
+///                    q or k, for one tile of scores at once
+///   logit, whole row scratch_size(1, keys, dim), transform_logits<B>(logit_row, keys, scratch): at the part's place,
+///                    for a part to which no logit is final before the others are known; `attention_two_pass` alone
+///                    (and the reference) has whole rows
+///   value sum        state_size(value_dim), add_weights<B>(state, row, keys, first, weights, n) and
+///                    add_values<B>(state, row, sum, n): values that depend on the position of key and query
 ///   visible keys     allow_positions(row), allow_index(row) -> interval or interval_pair;
 ///                    allow_lanes<B>(row, keys) -> op, op(int64 k) -> lanes<B>::mask
 ///   softmax start    sink(head)
 ///   once per call    check(call): refuses a call that the part does not fit; heads(): must equal those of q;
+///                    check_distances(interval): the same for the distances key - query that masks let through;
 ///                    workspace_bytes(call), bind(std::byte*, call) -> the closure that the hooks are taken from
 ///   A part that takes positions of several axes says so: static constexpr bool several_axes = true.
 ///   A query scale that uses visible_keys says so: static constexpr bool needs_visible_keys = true.
@@ -188,6 +196,46 @@ struct call {
   posenc::positions key_positions{};
 };
 
+/// One tile of scores, as a part with content terms sees it: `rows` queries that share a key head (every head of its
+/// group) against the keys first .. first + keys - 1. `prepare` sets lines[r] for each row that sees a key: lines[r][j]
+/// is what is added to the logit of key first + j at the part's place in the pack, for j inside seen[r]; `lane_slack`
+/// elements beyond may be read, and are not used.
+template <class C>
+struct content_tile {
+  std::int64_t rows = 0;
+  std::int64_t keys = 0;
+  std::int64_t first = 0;
+  std::int64_t dim = 0;
+  /// [rows]
+  const posenc::row* at = nullptr;
+  /// [rows][dim]: after every transform, times factor.
+  const C* query = nullptr;
+  /// [rows]: the scale of the scores times every query scale.
+  const C* factor = nullptr;
+  /// [rows]: the least interval that holds the keys that a row sees, counted from `first`; empty where it sees none.
+  const interval* seen = nullptr;
+  /// Key j of the call as the products see it, dim channels, into `to`.
+  const void* source = nullptr;
+  void (*copy)(const void* source, std::int64_t j, C* to) = nullptr;
+
+  void copy_key(std::int64_t j, C* to) const { copy(source, j, to); }
+};
+
+/// One row of logits, as a part that needs all of them sees it: logits[j] is that of key j of the call after the parts
+/// before it, for j inside `seen`, the least interval that holds the keys that the row sees. A hidden key among them
+/// has -inf, and what the part makes of that is not used.
+template <class C>
+struct logit_row {
+  posenc::row at{};
+  std::int64_t dim = 0;
+  /// [dim]: after every transform, before the scale.
+  const C* query = nullptr;
+  /// The scale of the scores times every query scale.
+  C factor{};
+  interval seen{};
+  C* logits = nullptr;
+};
+
 // The concepts by which hooks are found, also for use in your own constraints and tests.
 template <class P>
 concept has_allow_positions = requires(const P& p, const row& r) {
@@ -204,6 +252,26 @@ concept has_allow_lanes = requires(const P& p, const row& r, const Keys& keys) {
 template <class P, class B, class Keys>
 concept has_row = requires(const P& p, const row& r, const Keys& keys) {
   p.template row<B>(r, keys);
+};
+template <class P, class B, class Keys>
+concept has_prepare = requires(const P& p, const content_tile<typename lanes<B>::scalar>& tile, const Keys& keys,
+                               typename lanes<B>::scalar* scratch, const typename lanes<B>::scalar** lines,
+                               std::int64_t n) {
+  { p.scratch_size(n, n, n) } -> std::convertible_to<std::int64_t>;
+  p.template prepare<B>(tile, keys, scratch, lines);
+};
+template <class P, class B, class Keys>
+concept has_transform_logits = requires(const P& p, const logit_row<typename lanes<B>::scalar>& line, const Keys& keys,
+                                        typename lanes<B>::scalar* scratch, std::int64_t n) {
+  { p.scratch_size(n, n, n) } -> std::convertible_to<std::int64_t>;
+  p.template transform_logits<B>(line, keys, scratch);
+};
+template <class P, class B, class Keys>
+concept has_values = requires(const P& p, const row& r, const Keys& keys, typename lanes<B>::scalar* state,
+                              std::int64_t n) {
+  { p.state_size(n) } -> std::convertible_to<std::int64_t>;
+  p.template add_weights<B>(state, r, keys, n, state, n);
+  p.template add_values<B>(state, r, state, n);
 };
 template <class P>
 concept has_sink = requires(const P& p, std::int64_t head) {

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -89,6 +90,18 @@ class alibi {
     for (const T& slope : slopes_) detail::require(slope == slope, "alibi", "slopes", "must be numbers", "a NaN");
     if constexpr (std::floating_point<T>)
       for (const T& slope : slopes_) detail::require(std::isfinite(slope), "alibi", "slopes", "must be finite", slope);
+  }
+
+  /// The slopes of `o` times a learned scale per head, held at 0 from below (data2vec 2.0's alibi_scale).
+  alibi(const alibi_options& o, std::span<const T> scale) : alibi(o) {
+    detail::require(scale.size() == slopes_.size(), "alibi", "scale", "must list one factor per head", scale.size());
+    given_ = true;
+    for (std::size_t h = 0; h < slopes_.size(); ++h) {
+      detail::require(scale[h] == scale[h], "alibi", "scale", "must hold numbers", "a NaN");
+      if constexpr (std::floating_point<T>)
+        detail::require(std::isfinite(scale[h]), "alibi", "scale", "must be finite", scale[h]);
+      slopes_[h] = scale[h] < T(0) ? T(0) : T(slopes_[h] * scale[h]);
+    }
   }
 
   template <class B, class Keys>

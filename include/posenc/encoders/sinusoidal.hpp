@@ -16,8 +16,7 @@
 #include <posenc/core/positions.hpp>
 #include <posenc/core/traits.hpp>
 #include <posenc/core/view.hpp>
-#include <posenc/kernels/cos_sin.hpp>
-#include <posenc/kernels/rows.hpp>
+#include <posenc/encoders/embedding_rows.hpp>
 #include <posenc/math/frequencies.hpp>
 
 #include <cmath>
@@ -126,109 +125,35 @@ class sinusoidal {
   }
 
  private:
-  static void check_cover(const positions& at, const char* function, std::int64_t batch, std::int64_t tokens) {
-    at.check(function, "positions", batch, tokens);
-    detail::require(at.axis_count() == 1, function, "positions", "must have one axis", at.axis_count());
-  }
-  static void check_cover(const real_positions& at, const char* function, std::int64_t, std::int64_t tokens) {
-    detail::require(at.axis_count() == 1, function, "positions", "must have one axis", at.axis_count());
-    detail::require(at.size() == tokens, function, "positions", "must list one position per token", at.size());
-    for (std::int64_t t = 0; t < tokens; ++t)
-      detail::require(std::abs(at[t]) <= 1e15, function, "positions", "must be finite and within +-10^15", at[t]);
-  }
   /// Integer positions wrap as their phases do, which keeps the sum exact.
   [[nodiscard]] std::int64_t started(std::int64_t p) const noexcept {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(p) + static_cast<std::uint64_t>(options_.start));
   }
   [[nodiscard]] double started(double p) const noexcept { return p + static_cast<double>(options_.start); }
-  static std::int64_t position_of(const positions& at, std::int64_t b, std::int64_t t) noexcept { return at(b, t); }
-  static double position_of(const real_positions& at, std::int64_t, std::int64_t t) noexcept { return at[t]; }
-
   template <class Arch, bool Add, class U, class At>
   void apply(const char* function, view<U> x, const At& at) const {
     if (x.empty()) return;
-    detail::require(x.dim() == dim(), function, "dim", "must equal the encoder's", x.dim());
-    detail::require(!x.repeats(), function, "x", "must not repeat elements through a stride of 0", "a stride of 0");
-    check_cover(at, function, x.batch(), x.tokens());
+    detail::check_rows(function, x, dim());
+    detail::check_cover(function, at, x.batch(), x.tokens(), 1);
+    const detail::sine_place place = places();
     for (std::int64_t b = 0; b < x.batch(); ++b)
       for (std::int64_t t = 0; t < x.tokens(); ++t) {
-        const auto p = position_of(at, b, t);
-        token<Arch, Add>(x, b, t, started(p),
-                         options_.padding_idx && p == static_cast<decltype(p)>(*options_.padding_idx));
+        const auto p = detail::coordinates(at, b, t)[0];
+        const bool padding = options_.padding_idx && p == static_cast<decltype(p)>(*options_.padding_idx);
+        if constexpr (!Add)
+          if (padding || sines_ + cosines_ < dim()) detail::clear_row(x, b, t);
+        if (!padding) detail::put_sines<Arch, Add>(x, b, t, steps_.data(), place, options_.scale, started(p));
       }
   }
 
-  /// One token: blocks of frequencies, each laid out in a row buffer on the stack and put into every head.
-  template <class Arch, bool Add, class U, class Position>
-  void token(view<U> x, std::int64_t b, std::int64_t t, Position at, bool padding) const {
-    constexpr std::int64_t block = 64;
-    // A table is rounded once to its type, a sum once more after the addition.
-    using C = std::conditional_t<simd_storage<U> && (Add || simd_scalar<U>), compute_t<U>, double>;
-    alignas(64) C cosine[block];
-    alignas(64) C sine[block];
-    if constexpr (!Add)
-      if (padding || sines_ + cosines_ < dim()) clear(x, b, t);
-    if (padding) return;
-    for (std::int64_t i = 0; i < sines_; i += block) {
-      const std::int64_t n = std::min(block, sines_ - i);
-      kernels::cos_sin_row<Arch, kernels::row_form::separate>(steps_.data() + i, n, at, options_.scale, 1.0, cosine,
-                                                              sine);
-      place<Arch, Add>(x, b, t, i, n, cosine, sine);
-    }
-  }
-
-  template <class Arch, bool Add, class U, class C>
-  void place(view<U> x, std::int64_t b, std::int64_t t, std::int64_t i, std::int64_t n, const C* cosine,
-             const C* sine) const {
-    const std::int64_t n_cos = std::min(n, cosines_ - i);
+  [[nodiscard]] detail::sine_place places() const noexcept {
     switch (options_.layout) {
-      case sinusoidal_layout::concat_sin_cos:
-        put<Arch, Add>(x, b, t, i, sine, n);
-        put<Arch, Add>(x, b, t, sines_ + i, cosine, n_cos);
-        break;
-      case sinusoidal_layout::concat_cos_sin:
-        put<Arch, Add>(x, b, t, i, cosine, n_cos);
-        put<Arch, Add>(x, b, t, cosines_ + i, sine, n);
-        break;
-      default: {
-        const bool sine_first = options_.layout == sinusoidal_layout::interleaved_sin_cos;
-        C pair[2 * 64];
-        for (std::int64_t j = 0; j < n; ++j) {
-          pair[2 * j] = sine_first ? sine[j] : cosine[j];
-          pair[2 * j + 1] = sine_first ? cosine[j] : sine[j];
-        }
-        put<Arch, Add>(x, b, t, 2 * i, pair, 2 * n);
-      }
+      case sinusoidal_layout::concat_sin_cos: return {0, sines_, 1, sines_, cosines_};
+      case sinusoidal_layout::concat_cos_sin: return {cosines_, 0, 1, sines_, cosines_};
+      case sinusoidal_layout::interleaved_sin_cos: return {0, 1, 2, sines_, cosines_};
+      // A lone last pair of an odd dim is a cosine here.
+      default: return {1, 0, 2, sines_, sines_};
     }
-  }
-
-  /// n channels from `channel` on, cut at the end of the row.
-  template <class Arch, bool Add, class U, class C>
-  void put(view<U> x, std::int64_t b, std::int64_t t, std::int64_t channel, const C* row, std::int64_t n) const {
-    n = std::min(n, dim() - channel);
-    for (std::int64_t h = 0; h < x.heads(); ++h) {
-      U* to = x.row(b, t, h) + channel * x.steps().dim;
-      if constexpr (Add && simd_storage<U>) {
-        if (x.unit_dim_stride()) {
-          kernels::add_row<Arch>(to, row, n);
-          continue;
-        }
-      }
-      for (std::int64_t d = 0; d < n; ++d) {
-        U& element = to[d * x.steps().dim];
-        if constexpr (Add) {
-          element = narrow<U>(widen(element) + static_cast<compute_t<U>>(row[d]));
-        } else {
-          element = narrow<U>(row[d]);
-        }
-      }
-    }
-  }
-
-  template <class U>
-  static void clear(view<U> x, std::int64_t b, std::int64_t t) {
-    for (std::int64_t h = 0; h < x.heads(); ++h)
-      for (std::int64_t d = 0; d < x.dim(); ++d) x(b, t, h, d) = narrow<U>(0.0);
   }
 
   sinusoidal_options options_;

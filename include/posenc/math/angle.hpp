@@ -26,10 +26,10 @@ struct turns {
   explicit turns(double_double inv_freq) noexcept : whole(inv_freq * inverse_two_pi) {
     const double_double wrapped = whole - double_double(std::floor(whole.hi));
     // Each part is a multiple of 2^-64 after scaling only approximately: round the sum once, low part with its sign.
-    const double high = std::floor(std::ldexp(wrapped.hi, 32));
-    const double_double rest = wrapped - double_double(std::ldexp(high, -32));
+    const double high = std::floor(wrapped.hi * 0x1p32);
+    const double_double rest = wrapped - double_double(high * 0x1p-32);
     const auto top = static_cast<std::uint64_t>(static_cast<std::int64_t>(high)) << 32;
-    fraction = top + static_cast<std::uint64_t>(std::llrint(std::ldexp(static_cast<double>(rest), 64)));
+    fraction = top + static_cast<std::uint64_t>(std::llrint(static_cast<double>(rest) * 0x1p64));
   }
 };
 
@@ -45,7 +45,7 @@ struct turns {
   const double_double product = t.whole * double_double(position);
   double_double wrapped = product - double_double(std::nearbyint(product.hi));
   wrapped = wrapped - double_double(std::nearbyint(wrapped.hi));  // beyond 2^53 turns the low part holds whole ones
-  const double_double units{std::ldexp(wrapped.hi, 63), std::ldexp(wrapped.lo, 63)};
+  const double_double units{wrapped.hi * 0x1p63, wrapped.lo * 0x1p63};
   // |units.hi| <= 2^62 and llrint is exact there; the doubled sum wraps where it must.
   const auto high = std::llrint(units.hi);
   const auto low = std::llrint((units.hi - static_cast<double>(high)) + units.lo);

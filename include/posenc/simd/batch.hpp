@@ -109,6 +109,64 @@ template <class T, class A>
   return best;
 }
 
+/// (a0, b0, a1, b1, ...) over both halves: the lower lanes into a, the upper into b. Written out where xsimd 8 stays
+/// inside 128 bits.
+template <class T, class A>
+POSENC_ALWAYS_INLINE void interleave(xsimd::batch<T, A>& a, xsimd::batch<T, A>& b) noexcept {
+  using B = xsimd::batch<T, A>;
+#if defined(__AVX512F__)
+  if constexpr (std::same_as<T, float> && B::size == 16) {
+    const __m512i lower = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512 low = _mm512_permutex2var_ps(a, lower, b);
+    b = B(_mm512_permutex2var_ps(a, _mm512_add_epi32(lower, _mm512_set1_epi32(8)), b));
+    a = B(low);
+    return;
+  }
+  if constexpr (std::same_as<T, double> && B::size == 8) {
+    const __m512i lower = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0);
+    const __m512d low = _mm512_permutex2var_pd(a, lower, b);
+    b = B(_mm512_permutex2var_pd(a, _mm512_add_epi64(lower, _mm512_set1_epi64(4)), b));
+    a = B(low);
+    return;
+  }
+#endif
+#if defined(__AVX__)
+  if constexpr (std::same_as<T, float> && B::size == 8) {
+    const __m256 low = _mm256_unpacklo_ps(a, b);
+    const __m256 high = _mm256_unpackhi_ps(a, b);
+    a = B(_mm256_permute2f128_ps(low, high, 0x20));
+    b = B(_mm256_permute2f128_ps(low, high, 0x31));
+    return;
+  }
+  if constexpr (std::same_as<T, double> && B::size == 4) {
+    const __m256d low = _mm256_unpacklo_pd(a, b);
+    const __m256d high = _mm256_unpackhi_pd(a, b);
+    a = B(_mm256_permute2f128_pd(low, high, 0x20));
+    b = B(_mm256_permute2f128_pd(low, high, 0x31));
+    return;
+  }
+#endif
+  const B low = xsimd::zip_lo(a, b);
+  b = xsimd::zip_hi(a, b);
+  a = low;
+}
+
+/// A square of lanes turned: lane j of row i becomes lane i of row j. Each of log2(n) passes interleaves the rows of
+/// the upper half with those of the lower.
+template <class B, std::size_t N>
+POSENC_ALWAYS_INLINE void transpose(std::array<B, N>& rows) noexcept {
+  static_assert(N == B::size);
+  for (std::size_t pass = 1; pass < N; pass *= 2) {
+    std::array<B, N> turned;
+    for (std::size_t i = 0; i < N / 2; ++i) {
+      turned[2 * i] = rows[i];
+      turned[2 * i + 1] = rows[i + N / 2];
+      interleave(turned[2 * i], turned[2 * i + 1]);
+    }
+    rows = turned;
+  }
+}
+
 }  // namespace posenc::simd
 
 namespace posenc {
@@ -145,6 +203,7 @@ struct lanes<xsimd::batch<T, A>> {
   static POSENC_ALWAYS_INLINE B iota() { return B::load_aligned(counted.data()); }
   static POSENC_ALWAYS_INLINE B select(const mask& m, const B& yes, const B& no) { return xsimd::select(m, yes, no); }
   static POSENC_ALWAYS_INLINE mask greater(const B& a, const B& b) { return a > b; }
+  static POSENC_ALWAYS_INLINE bool any(const mask& m) { return xsimd::any(m); }
   static POSENC_ALWAYS_INLINE mask mask_from(const bool* truth) {
     alignas(A::alignment()) T lane[B::size];
     for (std::size_t i = 0; i < B::size; ++i) lane[i] = truth[i] ? T(1) : T(0);
@@ -153,6 +212,7 @@ struct lanes<xsimd::batch<T, A>> {
   static POSENC_ALWAYS_INLINE B abs(const B& x) { return xsimd::abs(x); }
   static POSENC_ALWAYS_INLINE B tanh(const B& x) { return xsimd::tanh(x); }
   static POSENC_ALWAYS_INLINE B exp(const B& x) { return xsimd::exp(x); }
+  static POSENC_ALWAYS_INLINE B sqrt(const B& x) { return xsimd::sqrt(x); }
 };
 
 }  // namespace posenc

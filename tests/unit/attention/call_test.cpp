@@ -1,8 +1,11 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #include <posenc/attention/attention.hpp>
+#include <posenc/attention/index_masks.hpp>
+#include <posenc/attention/masks.hpp>
 #include <posenc/attention/modifiers.hpp>
 #include <posenc/attention/reference.hpp>
 #include <posenc/encoders/alibi.hpp>
+#include <posenc/encoders/nope.hpp>
 #include <posenc/encoders/rope.hpp>
 
 #include "support/catch.hpp"
@@ -206,4 +209,27 @@ TEST_CASE("the row of a call knows its key head and its position") {
   CHECK(posenc::detail::scale_of({}, 16) == 0.25);
   CHECK(posenc::detail::scale_of({}, 0) == 1);
   CHECK(posenc::detail::scale_of(0.3, 16) == 0.3);
+}
+
+TEST_CASE("the distances that masks let through are the ends of what is visible") {
+  using posenc::positions;
+  const auto seen = [](const auto& policy, const positions& q, std::int64_t queries, const positions& k,
+                       std::int64_t keys) {
+    return posenc::detail::visible_distances(posenc::detail::as_references(policy), {.batch = 1,
+                                                                                     .heads = 1,
+                                                                                     .kv_heads = 1,
+                                                                                     .queries = queries,
+                                                                                     .keys = keys,
+                                                                                     .query_positions = q,
+                                                                                     .key_positions = k});
+  };
+  CHECK(seen(posenc::nope{}, positions::from(0), 4, positions::from(0), 4) == posenc::interval{-3, 3});
+  CHECK(seen(posenc::causal{}, positions::from(0), 4, positions::from(0), 4) == posenc::interval{-3, 0});
+  CHECK(seen(posenc::sliding_window(2), positions::from(10), 4, positions::from(0), 14) == posenc::interval{-1, 0});
+  CHECK(seen(posenc::compose(posenc::causal{}, posenc::cache_length(3)), positions::from(9), 1, positions::from(0),
+             14) == posenc::interval{-9, -7});
+  const std::vector<std::int64_t> ids{7, 2, 9, 4};
+  CHECK(seen(posenc::causal{}, positions::from(6), 1, positions::listed(ids), 4) == posenc::interval{-4, 0});
+  const auto none = seen(posenc::cache_length(0), positions::from(6), 1, positions::from(0), 4);
+  CHECK(none.lo > none.hi);
 }

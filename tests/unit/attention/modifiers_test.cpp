@@ -94,3 +94,36 @@ TEST_CASE("sinks take weight and give no value, one for all heads or one per hea
   CHECK_THROWS_WITH(posenc::sinks<float>(sinks).check({.heads = 3}),
                     contains("posenc::sinks: per_head must list one sink per head, got 4"));
 }
+
+TEST_CASE("ssmax is s ln n + b for the n keys that a row sees, one for all heads or one per head") {
+  using posenc_test::contains;
+  const posenc::ssmax one(0.43);
+  CHECK(one.query_scale(5, 0, 1) == 0);
+  CHECK(one.query_scale(5, 0, 0) == 0);
+  CHECK(one.query_scale(5, 0, 1000) == 0.43 * std::log(1000.0));
+  const posenc::ssmax two({0.5, 2}, {0.25, -1});
+  CHECK(two.query_scale(0, 0, 7) == 0.5 * std::log(7.0) + 0.25);
+  CHECK(two.query_scale(1, 99, 7) == 2 * std::log(7.0) - 1);
+  CHECK(two.query_scale(1, 0, 1) == -1);
+  const auto text = [](const auto& f) {
+    try {
+      f();
+    } catch (const std::invalid_argument& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing thrown");
+  };
+  CHECK_THAT(text([] { (void)posenc::ssmax(std::vector<double>{}); }), contains("per_head"));
+  CHECK_THAT(text([] { (void)posenc::ssmax(double{nan_f}); }), contains("ssmax: scale must be finite"));
+  CHECK_THAT(text([] { (void)posenc::ssmax(1, inf_f); }), contains("ssmax: offset must be finite"));
+  CHECK_THAT(text([&] { two.check({.heads = 3}); }), contains("ssmax: per_head must list one scale per head"));
+  CHECK(text([&] { two.check({.heads = 2}); }) == "nothing thrown");
+}
+
+TEST_CASE("ssmax counts what the masks leave, and leaves biases alone") {
+  // Three rows over four keys of q.k = 1: row i sees i + 2 of them.
+  stored<float> q({1, 3, 1, 1}, 1), k({1, 4, 1, 1}, 1), out({1, 3, 1, 1}), lse({1, 3, 1, 1});
+  posenc::attention(q.view(), k.view(), k.view(), out.view(), posenc::compose(posenc::ssmax(2), posenc::causal{}),
+                    {.query_positions = posenc::positions::from(1), .scale = 1, .lse = lse.view()});
+  for (int i = 0; i < 3; ++i) CHECK(lse(0, i, 0, 0) == Approx(3 * std::log(i + 2.0)));  // n e^(2 ln n)
+}

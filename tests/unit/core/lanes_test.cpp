@@ -17,6 +17,7 @@ struct dual {
   friend bool operator>(const dual& a, const dual& b) { return a.value > b.value; }
   friend dual abs(const dual& x) { return x.value < 0 ? dual(-x.value, -x.slope) : x; }
   friend dual exp(const dual& x) { return dual(std::exp(x.value), std::exp(x.value) * x.slope); }
+  friend dual sqrt(const dual& x) { return dual(std::sqrt(x.value), x.slope / (2 * std::sqrt(x.value))); }
   friend dual tanh(const dual& x) {
     const double t = std::tanh(x.value);
     return dual(t, (1 - t * t) * x.slope);
@@ -44,12 +45,15 @@ TEMPLATE_TEST_CASE("lanes: a scalar is a batch of one", "[core][lanes]", float, 
   CHECK(L::greater(TestType(2), TestType(1)));
   CHECK(!L::greater(TestType(1), TestType(1)));
   CHECK(!L::greater(std::numeric_limits<TestType>::quiet_NaN(), TestType(1)));
+  CHECK(L::any(L::greater(TestType(2), TestType(1))));
+  CHECK(!L::any(L::greater(TestType(1), TestType(2))));
   const bool truths[] = {true, false};
   CHECK(L::mask_from(truths));
   CHECK(!L::mask_from(truths + 1));
   CHECK(L::abs(x) == TestType(2.5));
   CHECK(L::exp(x) == std::exp(x));
   CHECK(L::tanh(x) == std::tanh(x));
+  CHECK(L::sqrt(TestType(2)) == std::sqrt(TestType(2)));
 }
 
 TEST_CASE("lanes: functions of a scalar type of one's own are found beside it", "[core][lanes]") {
@@ -58,6 +62,7 @@ TEST_CASE("lanes: functions of a scalar type of one's own are found beside it", 
   CHECK(L::abs(x).slope == -1.0);
   CHECK(L::exp(x).slope == std::exp(-0.5));
   CHECK(L::tanh(x).slope == 1 - std::tanh(-0.5) * std::tanh(-0.5));
+  CHECK(L::sqrt(dual(4, 1)).slope == 0.25);
   CHECK(L::select(L::greater(x, dual(0)), x, dual(7)).value == 7);
   CHECK(L::broadcast(4.0).value == 4);
 }

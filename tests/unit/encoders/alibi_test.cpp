@@ -151,6 +151,24 @@ TEST_CASE("alibi: explicit slopes", "[alibi]") {
   CHECK(!posenc::alibi<double>{std::vector<double>{0.25}, alibi_form::causal}.describe().monotone);
 }
 
+TEST_CASE("alibi: a learned scale per head, held at 0 from below", "[alibi]") {
+  const std::vector<double> scale{2, -3, 0.5, 1};
+  const posenc::alibi<double> e{{.heads = 4}, scale};
+  CHECK(e.slopes() == std::vector<double>{0.5, 0, 0.0078125, 0.00390625});
+  CHECK(e.describe().parameters == 4);
+  CHECK(refusal([&] {
+          posenc::alibi<double>{{.heads = 3}, scale};
+        }) == "posenc::alibi: scale must list one factor per head, got 4");
+  const std::vector<float> nan(1, std::numeric_limits<float>::quiet_NaN());
+  CHECK(refusal([&] {
+          posenc::alibi<float>{{.heads = 1}, nan};
+        }) == "posenc::alibi: scale must hold numbers, got a NaN");
+  const std::vector<float> infinite(1, std::numeric_limits<float>::infinity());
+  CHECK(refusal([&] {
+          posenc::alibi<float>{{.heads = 1}, infinite};
+        }) == "posenc::alibi: scale must be finite, got inf");
+}
+
 TEST_CASE("alibi refuses", "[alibi]") {
   const auto make = [](const alibi_options& o) { return refusal([&] { posenc::alibi<float>{o}; }); };
   CHECK(make({.heads = 0}) == "posenc::alibi: heads must be at least 1, got 0");

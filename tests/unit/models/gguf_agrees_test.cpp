@@ -3,12 +3,14 @@
 #include "support/catch.hpp"
 #include "unit/encoders/refusal.hpp"
 #include "unit/models/gguf_file.hpp"
-
-#include <posenc/models/huggingface.hpp>
+#include "unit/models/readers.hpp"
 
 using posenc::models::gguf_options;
 using posenc::models::layer_settings;
+using posenc_test::from_gguf;
+using posenc_test::from_huggingface;
 using posenc_test::gguf_file;
+using posenc_test::stack;
 
 namespace {
 
@@ -62,9 +64,9 @@ void same_layer(const layer_settings& hf, const layer_settings& gguf, order rows
 
 /// Every layer agrees; frequencies to a relative difference, 0 unless tensors in float stand in for a formula.
 void agree(const char* config, const gguf_file& file, order rows = order::same, const gguf_options& options = {},
-           double relative = 0, posenc::models::stack part = posenc::models::stack::decoder) {
-  const auto hf = posenc::models::from_huggingface(config, {.part = part});
-  const auto gguf = posenc::models::from_gguf(file, options);
+           double relative = 0, stack part = stack::decoder) {
+  const auto hf = from_huggingface(config, part);
+  const auto gguf = from_gguf(file, options);
   CAPTURE(gguf.settings().family);
   CHECK(hf.settings().heads == gguf.settings().heads);
   CHECK(hf.settings().max_positions == gguf.settings().max_positions);
@@ -241,8 +243,8 @@ TEST_CASE("gguf agrees with config.json: Phi-3 with both lists, Phi-2, GPT-NeoX,
   agree(config.c_str(), file, order::same, lists);
   // The switch lies behind the original length in both.
   for (const std::int64_t n : {4096, 4097}) {
-    const auto a = posenc::models::from_huggingface(config).at_length(n);
-    const auto b = posenc::models::from_gguf(file, lists).at_length(n);
+    const auto a = from_huggingface(config).at_length(n);
+    const auto b = from_gguf(file, lists).at_length(n);
     CHECK(a.rotation(0)->inv_freq() == b.rotation(0)->inv_freq());
     CHECK(a.rotation(0)->inv_freq()[0] == (n == 4096 ? 1 : 1 / 1.5));
   }
@@ -310,7 +312,7 @@ TEST_CASE("gguf agrees with config.json: DeepSeek V2 and V3", "[gguf]") {
             "rope_scaling":{"type":"yarn","factor":40,"original_max_position_embeddings":4096,"beta_fast":32,
                             "beta_slow":1,"mscale":1.0,"mscale_all_dim":1.0}})",
         v3);
-  CHECK(posenc::models::from_gguf(v3).layer(0).logit_multiplier == Approx(1.8738542070).epsilon(1e-9));
+  CHECK(from_gguf(v3).layer(0).logit_multiplier == Approx(1.8738542070).epsilon(1e-9));
   agree(R"({"model_type":"deepseek_v2","num_hidden_layers":2,"hidden_size":5120,"num_attention_heads":128,
             "num_key_value_heads":128,"max_position_embeddings":163840,
             "rope_scaling":{"type":"yarn","factor":40,"original_max_position_embeddings":4096,"beta_fast":32,
@@ -461,11 +463,11 @@ TEST_CASE("gguf agrees with config.json: Gemma 4 by its factors", "[gguf]") {
                         {"rope.dimension_count_swa", 256},
                         {"rope.freq_base", 1e6},
                         {"rope.freq_base_swa", 10000}}};
-  const auto hf = posenc::models::from_huggingface(
+  const auto hf = from_huggingface(
       R"({"model_type":"gemma4_text","num_hidden_layers":6,"hidden_size":2304,"num_attention_heads":8,
           "num_key_value_heads":4,"head_dim":256,"global_head_dim":512,"max_position_embeddings":131072,
           "sliding_window":512})");
-  const auto gguf = posenc::models::from_gguf(file, {.rope_freqs = divisors});
+  const auto gguf = from_gguf(file, {.rope_freqs = divisors});
   for (std::int64_t l = 0; l < 6; ++l) {
     CAPTURE(l);
     CHECK(hf.layer(l).head_dim == gguf.layer(l).head_dim);
@@ -522,5 +524,5 @@ TEST_CASE("gguf agrees with config.json: models without rotation", "[gguf]") {
   const char* config = R"({"model_type":"t5","num_layers":3,"num_decoder_layers":2,"d_model":512,"num_heads":8,
                            "d_kv":64,"n_positions":512})";
   agree(config, t5);
-  agree(config, t5, order::same, {.encoder = true}, 0, posenc::models::stack::encoder);
+  agree(config, t5, order::same, {.encoder = true}, 0, stack::encoder);
 }

@@ -3,11 +3,15 @@
 /// @file
 /// Metadata as a test writes it: keys below the architecture's name, and what the file lacks to be read.
 
-#include <posenc/models/gguf.hpp>
+#include <posenc/models/gguf_keys.hpp>
 
+#include <cmath>
+#include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace posenc_test {
 

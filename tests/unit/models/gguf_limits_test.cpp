@@ -3,8 +3,7 @@
 #include "support/catch.hpp"
 #include "unit/encoders/refusal.hpp"
 #include "unit/models/gguf_file.hpp"
-
-#include <posenc/models/gguf.hpp>
+#include "unit/models/readers.hpp"
 
 #include <array>
 #include <string>
@@ -12,8 +11,8 @@
 
 namespace {
 
-using posenc::models::from_gguf;
 using posenc_test::contains;
+using posenc_test::from_gguf;
 using posenc_test::gguf_file;
 using posenc_test::refusal;
 

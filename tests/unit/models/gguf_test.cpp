@@ -1,15 +1,17 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
+// What the keys of a file come to. Calls of the public functions themselves: usage_test.cpp.
 #include "support/catch.hpp"
 #include "unit/encoders/refusal.hpp"
 #include "unit/models/gguf_file.hpp"
+#include "unit/models/readers.hpp"
 
 #include <posenc/models/ggml_rope.hpp>
 
-using posenc::models::from_gguf;
 using posenc::models::gguf_meaning;
 using posenc::models::gguf_options;
-using posenc::models::gguf_settings;
+using posenc_test::from_gguf;
 using posenc_test::gguf_file;
+using posenc_test::gguf_settings;
 using posenc_test::refusal;
 
 namespace {
@@ -46,50 +48,6 @@ std::string refused(const gguf_file& file, const gguf_options& o = {}) {
 using layers = std::vector<std::int64_t>;
 
 }  // namespace
-
-TEST_CASE("gguf: any callable that answers with an optional will do", "[gguf]") {
-  const auto m = from_gguf([](const std::string& key) -> std::optional<posenc::models::gguf_value> {
-    if (key == "general.architecture") return "llama";
-    if (key == "llama.block_count") return std::uint32_t{2};
-    if (key == "llama.embedding_length") return std::uint64_t{256};
-    if (key == "llama.attention.head_count") return std::uint16_t{4};
-    if (key == "llama.rope.freq_base") return 1e4f;
-    return std::nullopt;
-  });
-  CHECK(m.layers() == 2);
-  CHECK(m.settings().family == "llama");
-  CHECK(m.settings().max_positions == 0);
-  CHECK(m.layer(1).kv_heads == 4);
-  CHECK(m.rotation(1)->pairs() == 32);
-  CHECK(m.rotation(1)->layout() == posenc::interleaved);
-}
-
-TEST_CASE("gguf: a file's keys and its tensor of divisors", "[gguf]") {
-  const std::map<std::string, posenc::models::gguf_value> metadata{
-      {"general.architecture", "llama"},   {"llama.block_count", 32},          {"llama.context_length", 131072},
-      {"llama.embedding_length", 4096},    {"llama.attention.head_count", 32}, {"llama.attention.head_count_kv", 8},
-      {"llama.rope.freq_base", 500000.0f}, {"llama.rope.dimension_count", 128}};
-  const std::vector<float> divisors = posenc_test::llama3_divisors(5e5, 64, 8, 1, 4, 8192);
-  // [lookup]
-  const auto lookup = [&](const std::string& key) -> std::optional<posenc::models::gguf_value> {
-    const auto found = metadata.find(key);
-    if (found == metadata.end()) return std::nullopt;
-    return found->second;
-  };
-  const auto model = posenc::models::from_gguf(lookup, {.rope_freqs = divisors});
-  // [/lookup]
-  CHECK(model.layers() == 32);
-  CHECK(model.rotation(31)->inv_freq()[0] == 1);
-  CHECK(model.rotation(31)->inv_freq()[63] == Approx(std::pow(5e5, -63.0 / 64) / 8).epsilon(1e-15));
-
-  std::vector<float> k(2 * 8 * 128, 1.0f);
-  const posenc::view keys(k.data(), {.tokens = 2, .heads = 8, .dim = 128});
-  // [rotate]
-  model.rotate(0, keys, posenc::positions::from(7000));
-  // [/rotate]
-  CHECK(k[0] == Approx(std::cos(7000.0) - std::sin(7000.0)).epsilon(1e-6));
-  CHECK(k[1] == Approx(std::cos(7000.0) + std::sin(7000.0)).epsilon(1e-6));
-}
 
 TEST_CASE("gguf: pairs lie as the architecture has them", "[gguf]") {
   for (const char* name : {"llama", "mistral3", "deepseek2", "command-r", "chatglm", "gptj", "smollm3"})

@@ -1,17 +1,16 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 // What a configuration may not say, and what it means where it is silent.
-#include <posenc/models/huggingface.hpp>
-
 #include "support/catch.hpp"
+#include "unit/models/readers.hpp"
 
 #include <string>
 
 namespace {
 
 using nlohmann::json;
-using posenc::models::from_huggingface;
 using posenc::models::model;
 using posenc_test::contains;
+using posenc_test::from_huggingface;
 
 /// A small Llama with other keys put in; null takes none away, `without` does.
 json llama(const json& change = json::object()) {

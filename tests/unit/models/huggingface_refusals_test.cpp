@@ -1,9 +1,8 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 // Keys that contradict each other under different names, keys that nothing reads, values out of range, and the
 // configurations that only look like one of these.
-#include <posenc/models/huggingface.hpp>
-
 #include "support/catch.hpp"
+#include "unit/models/readers.hpp"
 
 #include <string>
 #include <type_traits>
@@ -13,9 +12,9 @@
 namespace {
 
 using nlohmann::json;
-using posenc::models::from_huggingface;
 using posenc::models::model;
 using posenc_test::contains;
+using posenc_test::from_huggingface;
 
 /// One layer of 4 heads with 128 channels, and what a test adds.
 json of(const char* type, const json& change = json::object()) {

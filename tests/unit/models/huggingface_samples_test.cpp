@@ -1,9 +1,8 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 // Every configuration of configs/ against what its file expects of it. Expected numbers come from formulas that share
 // no line with the library.
-#include <posenc/models/huggingface.hpp>
-
 #include "support/catch.hpp"
+#include "unit/models/readers.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -22,8 +21,8 @@ struct sample {
   [[nodiscard]] const json& expect() const { return file.at("expect"); }
   [[nodiscard]] models::model read() const {
     const bool encoder = expect().value("part", "") == "encoder";
-    return models::from_huggingface(file.at("config"),
-                                    {.part = encoder ? models::stack::encoder : models::stack::decoder});
+    return posenc_test::from_huggingface(file.at("config"),
+                                         encoder ? posenc_test::stack::encoder : posenc_test::stack::decoder);
   }
 };
 

@@ -1,15 +1,15 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 // Settings as policies: what attention computes with them, and what is missing.
 #include <posenc/attention/attention.hpp>
-#include <posenc/models/huggingface.hpp>
+#include <posenc/models/model.hpp>
 
 #include "support/catch.hpp"
 #include "unit/attention/tensors.hpp"
+#include "unit/models/readers.hpp"
 
 namespace {
 
 using namespace posenc_test;
-using posenc::models::from_huggingface;
 using posenc::models::model;
 
 constexpr std::int64_t heads = 4;
@@ -98,11 +98,11 @@ TEST_CASE("the three bias kinds") {
   std::vector<float> table(32 * heads);
   for (std::size_t i = 0; i < table.size(); ++i) table[i] = 0.01f * static_cast<float>(i % 17);
   nlohmann::json c = {{"model_type", "t5"}, {"d_model", 64}, {"d_kv", dim}, {"num_heads", heads}, {"num_layers", 2}};
-  for (const auto part : {posenc::models::stack::encoder, posenc::models::stack::decoder}) {
-    model t5 = from_huggingface(c, {.part = part});
+  for (const auto part : {stack::encoder, stack::decoder}) {
+    model t5 = from_huggingface(c, part);
     CHECK_THROWS_WITH(in.run(t5, 0), contains("the bias table must be set by set_bias_table before layer, got 0"));
     t5.set_bias_table(table);
-    const bool encoder = part == posenc::models::stack::encoder;
+    const bool encoder = part == stack::encoder;
     const posenc::relative_bucket<float> bias({.heads = heads, .bidirectional = encoder}, table);
     const posenc::logit_scale unscaled(4);
     CHECK(in.run(t5, 1) == (encoder ? in.run(posenc::compose(bias, unscaled))

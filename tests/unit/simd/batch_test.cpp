@@ -88,11 +88,13 @@ void check_lanes() {
   CHECK(values(L::load(halves.data())) == counting);
   CHECK(values(L::broadcast(2.5)) == std::vector<T>(n, T(2.5)));
   CHECK(values(L::abs(L::broadcast(-2))) == std::vector<T>(n, T(2)));
+  CHECK(values(L::sqrt(L::broadcast(2))) == std::vector<T>(n, std::sqrt(T(2))));
   int wrong = 0;
   for (std::uint32_t pattern = 0; pattern < (1u << std::min<std::size_t>(n, 10)); ++pattern) {
     bool truth[posenc::lane_slack] = {};
     for (std::size_t i = 0; i < n; ++i) truth[i] = (pattern >> (i % 10)) & 1u;
     const auto mask = L::mask_from(truth);
+    wrong += L::any(mask) != (pattern != 0);
     const std::vector<T> chosen = values(L::select(mask, L::broadcast(1), L::iota()));
     for (std::size_t i = 0; i < n; ++i) wrong += chosen[i] != (truth[i] ? T(1) : static_cast<T>(i));
   }
@@ -156,4 +158,18 @@ TEMPLATE_LIST_TEST_CASE("batch: bits are read as another type without change", "
   double two[posenc::lane_slack];
   simd::bits_as<double>(W(std::uint64_t{0x4000000000000000u})).store_unaligned(two);
   CHECK(two[0] == 2.0);
+}
+
+TEMPLATE_TEST_CASE("transpose turns a square of lanes", "", float, double) {
+  using B = posenc::simd::batch<TestType>;
+  constexpr std::size_t n = B::size;
+  std::array<B, n> rows;
+  std::array<TestType, n * n> values;
+  for (std::size_t i = 0; i < n * n; ++i) values[i] = static_cast<TestType>(i);
+  for (std::size_t i = 0; i < n; ++i) rows[i] = B::load_unaligned(values.data() + i * n);
+  posenc::simd::transpose(rows);
+  std::array<TestType, n * n> turned;
+  for (std::size_t i = 0; i < n; ++i) rows[i].store_unaligned(turned.data() + i * n);
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = 0; j < n; ++j) CHECK(turned[i * n + j] == values[j * n + i]);
 }
