@@ -1,7 +1,7 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 // Every encoding of scores in fused attention, causal, 8 heads of 64: 1024 queries at once, and one query over 4096
-// keys. Names: attention/op/encoding/8_heads/keys/64; table_bytes is what the encoder holds, workspace_bytes what a call
-// takes. The ratio to `none` of the same run is the cost of an encoding.
+// keys. Names: attention/op/encoding/8_heads/keys/64; table_bytes is what the encoder holds, workspace_bytes what a
+// call takes. The ratio to `none` of the same run is the cost of an encoding.
 #include <posenc/attention/masks.hpp>
 #include <posenc/attention/modifiers.hpp>
 #include <posenc/attention/two_pass.hpp>
@@ -40,12 +40,12 @@ std::vector<float> numbers(std::int64_t n, unsigned seed = 3) {
   return x;
 }
 
-/// `make(n)` gives the part for a model of n tokens, kept alive by a shared pointer.
+/// `make(queries, keys)` gives the part for a call, kept alive by a shared pointer.
 template <class Make>
 void add(const std::string& name, const Make& make) {
   const auto run = [make](benchmark::State& state, bool step) {
     const std::int64_t n = state.range(0);
-    const auto part = make(n);
+    const auto part = make(step ? 1 : n, n);
     const auto policy = posenc::compose(*part, posenc::causal{});
     if (step) {
       bench::decode_step(state, n, dim, policy);
@@ -70,7 +70,7 @@ struct gated {
   posenc::relative_bucket<float> bias{{.heads = heads}, numbers(32 * heads)};
   std::vector<float> gates;
   posenc::gated_bias<posenc::relative_bucket<float>> part;
-  explicit gated(std::int64_t n)
+  explicit gated(std::int64_t n, std::int64_t)
       : gates(numbers(n * heads)),
         part(bias, posenc::view<const float>(gates.data(), {.tokens = n, .heads = heads, .dim = 1})) {}
 };
@@ -78,24 +78,24 @@ struct forget {
   posenc::forget_sums<float> sums{{.heads = heads}};
   std::vector<float> gates;
   std::unique_ptr<posenc::forgetting<float>> part;
-  explicit forget(std::int64_t n) : gates(numbers(n * heads)) {
+  explicit forget(std::int64_t queries, std::int64_t n) : gates(numbers(n * heads)) {
     sums.append(posenc::view<const float>(gates.data(), {.tokens = n, .heads = heads, .dim = 1}));
-    part = std::make_unique<posenc::forgetting<float>>(sums);
+    part = std::make_unique<posenc::forgetting<float>>(sums, n - queries);
   }
 };
 struct projected {
   posenc::projected_bank<float> bank;
   std::vector<float> mixed;
   posenc::projected_bias<float> part;
-  explicit projected(std::int64_t n)
-      : bank(16, n, numbers(16 * n)),
+  explicit projected(std::int64_t n, std::int64_t keys)
+      : bank(16, keys, numbers(16 * keys)),
         mixed(numbers(n * heads * 16)),
         part(bank, posenc::view<const float>(mixed.data(), {.tokens = n, .heads = heads, .dim = 16})) {}
 };
 /// The part of a holder, owning the holder.
 template <class Holder>
-auto held(std::int64_t n) {
-  auto whole = std::make_shared<Holder>(n);
+auto held(std::int64_t queries, std::int64_t keys) {
+  auto whole = std::make_shared<Holder>(queries, keys);
   if constexpr (requires { *whole->part; }) {
     return std::shared_ptr<std::remove_reference_t<decltype(*whole->part)>>(whole, &*whole->part);
   } else {
@@ -110,49 +110,53 @@ auto shared(Part part) {
 
 void register_all() {
   const auto ones = std::vector<float>(heads, 0.5f);
-  add("none", [](std::int64_t) { return shared(posenc::nope{}); });
-  add("alibi", [](std::int64_t) { return shared(posenc::alibi<float>(heads)); });
-  add("alibi_two_sided", [=](std::int64_t) { return shared(posenc::alibi_two_sided<float>(ones, ones)); });
-  add("relative_bucket", [](std::int64_t) {
+  add("none", [](std::int64_t, std::int64_t) { return shared(posenc::nope{}); });
+  add("alibi", [](std::int64_t, std::int64_t) { return shared(posenc::alibi<float>(heads)); });
+  add("alibi_two_sided",
+      [=](std::int64_t, std::int64_t) { return shared(posenc::alibi_two_sided<float>(ones, ones)); });
+  add("relative_bucket", [](std::int64_t, std::int64_t) {
     return shared(posenc::relative_bucket<float>({.heads = heads, .bidirectional = false}, numbers(32 * heads)));
   });
-  add("kerple_log", [=](std::int64_t) { return shared(posenc::kerple<float>({.scale = ones, .shape = ones})); });
-  add("sandwich", [](std::int64_t) { return shared(posenc::sandwich<float>({.heads = heads})); });
-  add("dynamic_bias", [](std::int64_t) {
+  add("kerple_log",
+      [=](std::int64_t, std::int64_t) { return shared(posenc::kerple<float>({.scale = ones, .shape = ones})); });
+  add("sandwich", [](std::int64_t, std::int64_t) { return shared(posenc::sandwich<float>({.heads = heads})); });
+  add("dynamic_bias", [](std::int64_t, std::int64_t) {
     return shared(posenc::dynamic_bias<float>(
         {.layers = {{numbers(64), numbers(64)}, {numbers(64 * heads), numbers(heads)}}, .log_distance = true}));
   });
-  add("fire", [](std::int64_t) {
+  add("fire", [](std::int64_t, std::int64_t) {
     return shared(posenc::fire<float>(
         {.weight1 = numbers(32), .bias1 = numbers(32, 4), .weight2 = numbers(32 * heads), .bias2 = numbers(heads)}));
   });
   add("gated_bias", held<gated>);
   add("projected_bias", held<projected>);
-  add("shaw_keys", [](std::int64_t) { return shared(posenc::shaw<float>({.head_dim = dim}, numbers(33 * dim))); });
-  add("shaw", [](std::int64_t) {
+  add("forgetting", held<forget>);
+  add("shaw_keys",
+      [](std::int64_t, std::int64_t) { return shared(posenc::shaw<float>({.head_dim = dim}, numbers(33 * dim))); });
+  add("shaw", [](std::int64_t, std::int64_t) {
     return shared(posenc::shaw<float>({.head_dim = dim}, numbers(33 * dim), numbers(33 * dim)));
   });
-  add("transformer_xl", [](std::int64_t n) {
+  add("transformer_xl", [](std::int64_t, std::int64_t n) {
     const auto rows = numbers(heads * n * dim);
     const auto u = numbers(heads * dim);
     return shared(
         posenc::transformer_xl<float>::from_rows({.heads = heads, .head_dim = dim, .past = n - 1}, u, u, rows));
   });
-  add("deberta", [](std::int64_t) {
+  add("deberta", [](std::int64_t, std::int64_t) {
     const auto rows = numbers(heads * 512 * dim);
     return shared(posenc::deberta<float>({.heads = heads, .head_dim = dim}, rows, rows));
   });
-  add("tupe", [](std::int64_t n) {
+  add("tupe", [](std::int64_t, std::int64_t n) {
     const std::int64_t width = heads * dim;
     const auto rows = numbers((n + 1) * width), one = std::vector<float>(static_cast<std::size_t>(width), 1.0f);
     const auto square = numbers(width * width);
     return shared(posenc::tupe<float>({.heads = heads, .width = width}, {rows, one, one, square, one, square, one}));
   });
-  add("rope_of_queries", [](std::int64_t) { return shared(posenc::rope<float>({.head_dim = dim})); });
-  add("softcap", [](std::int64_t) { return shared(posenc::softcap{50}); });
-  add("ssmax", [](std::int64_t) { return shared(posenc::ssmax(0.43)); });
-  add("sinks", [](std::int64_t) { return shared(posenc::sinks<float>(0.0f)); });
-  add("query_temperature", [](std::int64_t) { return shared(posenc::query_temperature{}); });
+  add("rope_of_queries", [](std::int64_t, std::int64_t) { return shared(posenc::rope<float>({.head_dim = dim})); });
+  add("softcap", [](std::int64_t, std::int64_t) { return shared(posenc::softcap{50}); });
+  add("ssmax", [](std::int64_t, std::int64_t) { return shared(posenc::ssmax(0.43)); });
+  add("sinks", [](std::int64_t, std::int64_t) { return shared(posenc::sinks<float>(0.0f)); });
+  add("query_temperature", [](std::int64_t, std::int64_t) { return shared(posenc::query_temperature{}); });
 }
 
 /// cope needs whole rows; its cost is that of the two-pass path under it.

@@ -1,7 +1,8 @@
 # Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
-# posenc_catch_program(NAME [EVERY_LEVEL | BOTH_ENDS] SOURCES files...): a Catch2 program and its test. With EVERY_LEVEL
-# one per level, with BOTH_ENDS one for the lowest and one for the highest,
-# named NAME.LEVEL; a level that this CPU can not run is built, and its test is skipped by name.
+# posenc_catch_program(NAME [EVERY_LEVEL | LOWEST] [UNOPTIMIZED] SOURCES files...): a Catch2 program and its test. With
+# EVERY_LEVEL one per level, with LOWEST one for the lowest unless that is the only one, named NAME.LEVEL; a level that
+# this CPU can not run is built, and its test is skipped by name. UNOPTIMIZED is for tests of what is read and refused:
+# they compile in a third of the time.
 
 add_custom_target(posenc_sanitized_programs)
 
@@ -22,27 +23,44 @@ function(posenc_test_target target level)
   target_compile_definitions(${target} PRIVATE POSENC_TESTS_DIR="${PROJECT_SOURCE_DIR}/tests")
 endfunction()
 
-# The libraries' headers, parsed once per level; they cost more than ours. No header of ours is among them.
-function(posenc_precompiled result level)
+# The libraries' headers, parsed once per level and optimization; they cost more than ours. No header of ours is among
+# them.
+function(posenc_precompiled result level unoptimized)
   set(name posenc_precompiled)
   if(NOT level STREQUAL "")
     string(APPEND name .${level})
+  endif()
+  if(unoptimized)
+    string(APPEND name .O0)
   endif()
   if(NOT TARGET ${name})
     file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp CONTENT "")
     add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp)
     posenc_test_target(${name} "${level}")
+    set(headers ${PROJECT_SOURCE_DIR}/tests/support/catch.hpp <Eigen/Core> <xsimd/xsimd.hpp>)
+    if(unoptimized)
+      target_compile_options(${name} PRIVATE -O0)
+      list(APPEND headers <nlohmann/json.hpp>)
+    endif()
     target_precompile_headers(
       ${name} PRIVATE <algorithm> <cmath> <complex> <cstdint> <functional> <random> <span> <string> <vector>
-      ${PROJECT_SOURCE_DIR}/tests/support/catch.hpp <Eigen/Core> <xsimd/xsimd.hpp>)
+      ${headers})
   endif()
   set(${result} ${name} PARENT_SCOPE)
 endfunction()
 
 function(posenc_catch_program name)
-  cmake_parse_arguments(arg "EVERY_LEVEL;BOTH_ENDS" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "EVERY_LEVEL;LOWEST;UNOPTIMIZED" "" "SOURCES" ${ARGN})
   if(NOT arg_SOURCES)
     return()
+  endif()
+  # Sanitized code takes three times as long to optimize. Programs and files that compute much run too long without.
+  if(CMAKE_CXX_FLAGS_RELWITHDEBINFO MATCHES "-fsanitize=address" AND name MATCHES
+                                                                    "^(unit_(attention|core|encoders)|faults)$")
+    set(arg_UNOPTIMIZED TRUE)
+    set(busy ${arg_SOURCES})
+    list(FILTER busy INCLUDE REGEX "/attention_(accuracy|memory)_test\\.cpp$")
+    set_source_files_properties(${busy} PROPERTIES COMPILE_OPTIONS -O1 SKIP_PRECOMPILE_HEADERS ON)
   endif()
   # A source that configures a library before including it can not use the precompiled headers.
   foreach(source IN LISTS arg_SOURCES)
@@ -54,14 +72,15 @@ function(posenc_catch_program name)
 
   set(levels "${posenc_level}")
   set(suffix "")
-  if((arg_EVERY_LEVEL OR arg_BOTH_ENDS) AND posenc_levels)
+  if(arg_EVERY_LEVEL AND posenc_levels)
     set(levels ${posenc_levels})
-    if(arg_BOTH_ENDS)
-      list(GET posenc_levels 0 lowest)
-      list(GET posenc_levels -1 highest)
-      set(levels ${lowest} ${highest})
-      list(REMOVE_DUPLICATES levels)
+    set(suffix TRUE)
+  elseif(arg_LOWEST)
+    list(LENGTH posenc_levels count)
+    if(count LESS 2)
+      return()
     endif()
+    list(GET posenc_levels 0 levels)
     set(suffix TRUE)
   elseif(levels STREQUAL "")
     set(levels baseline)
@@ -77,7 +96,10 @@ function(posenc_catch_program name)
     endif()
     add_executable(${target} ${arg_SOURCES} $<TARGET_OBJECTS:posenc_catch_main>)
     posenc_test_target(${target} "${march}")
-    posenc_precompiled(precompiled "${march}")
+    if(arg_UNOPTIMIZED)
+      target_compile_options(${target} PRIVATE -O0)
+    endif()
+    posenc_precompiled(precompiled "${march}" "${arg_UNOPTIMIZED}")
     target_precompile_headers(${target} REUSE_FROM ${precompiled})
     # Whole models take too long under a sanitizer, and run no code that the other programs do not.
     set(labels "catch;fast")

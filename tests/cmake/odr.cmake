@@ -34,11 +34,12 @@ foreach(variant IN ITEMS inlined outlined)
       set_tests_properties(odr.${variant}.${first}_first PROPERTIES LABELS "odr;fast" TIMEOUT 300)
     endif()
   endforeach()
-  if(posenc_is_x86 AND CMAKE_NM AND CMAKE_OBJDUMP AND NOT "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}" MATCHES "-fsanitize")
+  if(posenc_is_x86 AND CMAKE_NM AND CMAKE_OBJDUMP AND CMAKE_LINKER
+     AND NOT "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}" MATCHES "-fsanitize")
     add_test(
       NAME odr.${variant}.symbols
       COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/scripts/odr_symbols.py ${CMAKE_NM} ${CMAKE_OBJDUMP}
-              $<TARGET_OBJECTS:odr_${variant}_base> $<TARGET_OBJECTS:odr_${variant}_high>)
+              ${CMAKE_LINKER} $<TARGET_OBJECTS:odr_${variant}_base> $<TARGET_OBJECTS:odr_${variant}_high>)
     set_tests_properties(odr.${variant}.symbols PROPERTIES LABELS "odr;fast" TIMEOUT 300)
   endif()
 endforeach()

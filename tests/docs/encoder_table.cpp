@@ -134,7 +134,8 @@ void print_table(std::ostream& out) {
   const auto disentangled = zeros(heads * 512 * head_dim);
   print_row(out, deberta<float>({.heads = heads, .head_dim = head_dim}, disentangled, disentangled),
             "encoders/deberta.hpp", "DeBERTa v1, v2, v3, SEW-D");
-//COPE
+  print_row(out, cope<float>({.head_dim = head_dim}, zeros(64 * head_dim)), "encoders/cope.hpp",
+            "facebookresearch/RAM, x-transformers");
   print_row(out, rope<float>({.head_dim = head_dim}), "encoders/rope.hpp",
             "Llama, Mistral, Qwen, Gemma, Phi, GPT-NeoX, GPT-J, GLM, Cohere, DeepSeek");
   print_row(out, xpos<float>({.head_dim = head_dim}), "encoders/xpos.hpp", "torchscale's models");

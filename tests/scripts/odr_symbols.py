@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
-"""odr_symbols.py NM OBJDUMP BASE.o HIGH.o: two levels of one program share no SIMD code.
+"""odr_symbols.py NM OBJDUMP LD BASE.o HIGH.o: two levels of one program share no SIMD code.
 
 BASE.o and HIGH.o are one source built for x86-64 and x86-64-v3. The linker keeps one copy of every weak symbol that both
 define, so a function that means different lanes on each side is a fault that no diagnostic reports: one unit may size
@@ -13,9 +13,11 @@ Scalar code is encoded with a V prefix, and fused, at the higher level; that cha
 A function that calls `f<simd::default_arch>` is cured by a template parameter `class Arch = simd::default_arch`.
 """
 import collections
+import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 WEAK = "WVuw"
 # Moves of 256 bits copy plain structs.
@@ -24,6 +26,14 @@ MOVES = re.compile(r"^v(mov|zero|insert|extract|xorp|pxor|broadcast|pbroadcast|l
 
 def run(*command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def in_one_section(ld, path, folder):
+    """The object with all functions in one section: objdump sorts the symbols anew for each, half a minute in all."""
+    script, merged = folder / "one.ld", folder / (pathlib.Path(path).parent.parent.name + ".o")
+    script.write_text("SECTIONS { .text : { *(.text .text.*) } }", encoding="ascii")
+    command = [ld, "-r", "--force-group-allocation", "-T", script, path, "-o", merged]
+    return merged if subprocess.run(command, capture_output=True).returncode == 0 else path  # lld knows no such option
 
 
 def weak_symbols(nm, path):
@@ -63,7 +73,12 @@ def xsimd_calls(body):
     return {row.split()[1] for row in body if row.startswith("call ") and "5xsimd" in row}
 
 
-def main(nm, objdump, base, high):
+def main(nm, objdump, ld, *objects):
+    with tempfile.TemporaryDirectory() as folder:
+        return compare(nm, objdump, *(in_one_section(ld, path, pathlib.Path(folder)) for path in objects))
+
+
+def compare(nm, objdump, base, high):
     common = weak_symbols(nm, base) & weak_symbols(nm, high)
     left, right = bodies(objdump, base), bodies(objdump, high)
     demangled = dict(zip(sorted(common), run("c++filt", *sorted(common)).splitlines())) if common else {}
@@ -87,4 +102,4 @@ def main(nm, objdump, base, high):
     return 1 if faults else 0
 
 
-sys.exit(main(*sys.argv[1:5]))
+sys.exit(main(*sys.argv[1:6]))

@@ -50,6 +50,7 @@ static_assert(is_plain<posenc::shaw_options, 56>);
 static_assert(is_plain<posenc::deberta_options, 40>);
 static_assert(is_plain<posenc::transformer_xl_options, 48>);
 static_assert(is_plain<posenc::relative_segments_options, 16>);
+static_assert(is_plain<posenc::cope_options, 24>);
 
 // What holds pointers and containers depends on their width, and on nothing else.
 static_assert(sizeof(void*) != 8 || is_plain<posenc::view<float>, 72>);
@@ -58,7 +59,8 @@ static_assert(sizeof(void*) != 8 || is_plain<posenc::listed_keys, 8>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::positions, 48>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::real_positions, 24>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::call, 152>);
-static_assert(sizeof(void*) != 8 || is_plain<posenc::content_tile<float>, 80>);
+static_assert(sizeof(void*) != 8 || is_plain<posenc::content_tile<float>, 88>);
+static_assert(sizeof(void*) != 8 || is_plain<posenc::logit_row<float>, 88>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::axial_table<float>, 32>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::complex_order_tables<float>, 48>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::complex_order<float>, 64>);

@@ -28,6 +28,14 @@ static_assert(!has_transform_q<nope, float> && !has_row<nope, B, contiguous_keys
 static_assert(has_row<additive_mask<float>, B, contiguous_keys> &&
               has_allow_lanes<boolean_mask<bool>, B, contiguous_keys>);
 static_assert(!has_allow_positions<int> && !has_row<int, B, contiguous_keys> && !has_bind<int>);
+static_assert(has_prepare<shaw<float>, B, contiguous_keys> && has_values<shaw<float>, B, listed_keys> &&
+              !has_row<shaw<float>, B, contiguous_keys>);
+static_assert(has_prepare<deberta<float>, B, contiguous_keys> && !has_values<deberta<float>, B, contiguous_keys>);
+static_assert(has_prepare<transformer_xl<float>, double, listed_keys> && has_transform_q<transformer_xl<float>, float>);
+static_assert(has_transform_logits<cope<float>, B, contiguous_keys> &&
+              has_transform_logits<cope<float>, double, listed_keys>);
+static_assert(!has_row<cope<float>, B, contiguous_keys> && !has_transform_logits<alibi<float>, B, contiguous_keys>);
+static_assert(has_query_scale<ssmax> && ssmax::needs_visible_keys);
 
 // Packs nest flat.
 using flat = decltype(compose(alibi<float>{8}, causal{}, softcap{30}));
@@ -52,7 +60,8 @@ template <class E>
 concept value =
     std::is_copy_constructible_v<E> && std::is_copy_assignable_v<E> && std::is_nothrow_move_constructible_v<E>;
 static_assert(value<rope<float>> && value<alibi<float>> && value<sinusoidal<float>> && value<relative_bucket<float>>);
-static_assert(value<toeplitz<float>> && value<nope> && value<rope_schedule>);
+static_assert(value<toeplitz<float>> && value<nope> && value<rope_schedule> && value<cope<float>> &&
+              value<shaw<float>>);
 static_assert(!std::is_convertible_v<int, alibi<float>> && !std::is_convertible_v<rope_options, rope<float>>);
 
 }  // namespace

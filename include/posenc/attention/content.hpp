@@ -30,7 +30,9 @@ class content_work {
   static std::size_t bytes(const Pack& pack, std::int64_t rows, std::int64_t keys, std::int64_t dim,
                            std::int64_t value_dim) {
     std::size_t at = 0;
-    if constexpr (terms) at += 3 * 64 + static_cast<std::size_t>(rows) * (sizeof(row) + sizeof(interval) + sizeof(C));
+    if constexpr (terms)
+      at += 4 * 64 + static_cast<std::size_t>(rows) * (sizeof(row) + sizeof(interval) + sizeof(C)) +
+            static_cast<std::size_t>(rows * dim) * sizeof(C);
     for_parts(pack, [&](const auto& part) {
       if constexpr (terms) at += 64 + static_cast<std::size_t>(rows) * sizeof(const C*);
       at += 2 * 64 + sizeof(C) * static_cast<std::size_t>(scratch_of<B, Keys>(part, rows, keys, dim) +
@@ -51,6 +53,7 @@ class content_work {
         take(at_, rows);
         take(seen_, rows);
         take(factor_, rows);
+        take(unscaled_, rows * dim);
       }
       each([&](auto i, const auto& part) {
         if constexpr (terms) take(lines_[i], rows);
@@ -61,6 +64,10 @@ class content_work {
     }
   }
 
+  /// The query of row r before its scale.
+  void keep_query(std::int64_t r, const C* query) {
+    if constexpr (terms) std::copy_n(query, dim_, unscaled_ + r * dim_);
+  }
   void start_row(std::int64_t r, const row& at, C factor) {
     if constexpr (terms) {
       ::new (static_cast<void*>(at_ + r)) row(at);
@@ -77,7 +84,7 @@ class content_work {
     if constexpr (terms) {
       first_ = first;
       for (std::int64_t r = 0; r < rows; ++r) ::new (static_cast<void*>(seen_ + r)) interval(seen(r));
-      const content_tile<C> tile{rows, count, first, dim_, at_, query, factor_, seen_, source, copy};
+      const content_tile<C> tile{rows, count, first, dim_, at_, query, unscaled_, factor_, seen_, source, copy};
       each([&]<class P>(auto i, const P& part) {
         if constexpr (has_prepare<P, B, Keys>) {
           std::fill_n(lines_[i], rows, nullptr);
@@ -138,6 +145,7 @@ class content_work {
   row* at_ = nullptr;
   interval* seen_ = nullptr;
   C* factor_ = nullptr;
+  C* unscaled_ = nullptr;
   const C** lines_[parts_ == 0 ? 1 : parts_]{};
   C* scratch_[parts_ == 0 ? 1 : parts_]{};
   C* state_[parts_ == 0 ? 1 : parts_]{};

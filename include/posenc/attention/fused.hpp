@@ -83,6 +83,7 @@ class fused_block {
     const position where = c_.query_positions.at(b, state.at.query_index);
     transform_query(pack_, query, c_.dim, where, state.at.head);
     if constexpr (Whole) std::copy_n(query, c_.dim, my_.raw + r * c_.dim);
+    content_.keep_query(r, query);
     const double factor = scale_ * pack_query_scale(pack_, state.at.head, where, visible_keys(state));
     kernels::scale_row<Arch>(query, static_cast<C>(factor), c_.dim);
     if constexpr (Whole) my_.factor[r] = static_cast<C>(factor);

@@ -55,16 +55,21 @@ class reference_content {
  public:
   template <class ReadKey>
   reference_content(const Pack& pack, const row& r, const Keys& keys, const call& c, const std::vector<C>& query,
-                    const C& factor, const ReadKey& read_key)
+                    const std::vector<C>& unscaled, const C& factor, const ReadKey& read_key)
       : r_(r), keys_(keys) {
     const interval seen{0, c.keys};
     const content_tile<C> tile{
-        1,         c.keys,
-        0,         c.dim,
-        &r,        query.data(),
-        &factor,   &seen,
-        &read_key, [](const void* self, std::int64_t j, C* to) {
-                                 (*static_cast<const ReadKey*>(self))(j, to); }};
+        1,
+        c.keys,
+        0,
+        c.dim,
+        &r,
+        query.data(),
+        unscaled.data(),
+        &factor,
+        &seen,
+        &read_key,
+        [](const void* self, std::int64_t j, C* to) { (*static_cast<const ReadKey*>(self))(j, to); }};
     std::size_t i = 0;
     for_parts(pack, [&]<class P>(const P& part) {
       scratch_[i].resize(static_cast<std::size_t>(scratch_of<C, Keys>(part, 1, c.keys, c.dim)));
@@ -144,7 +149,7 @@ void reference_one_row(const view<Q>& q, const view<K>& k, const view<V>& v, con
     for (std::int64_t d = 0; d < c.dim; ++d) to[d] = C(widen(k(r.batch, j, r.kv_head, d)));
     if (options.keys == key_state::unrotated) transform_key(pack, to, c.dim, c.key_positions.at(r.batch, j), r.kv_head);
   };
-  reference_content<C, Keys, Pack> content(pack, r, keys, c, query, factor, read_key);
+  reference_content<C, Keys, Pack> content(pack, r, keys, c, query, raw, factor, read_key);
   std::vector<C> logit(static_cast<std::size_t>(c.keys), lowest);
   std::vector<C> key(static_cast<std::size_t>(c.dim));
   for (std::int64_t j = 0; j < c.keys; ++j) {

@@ -210,6 +210,8 @@ struct content_tile {
   const posenc::row* at = nullptr;
   /// [rows][dim]: after every transform, times factor.
   const C* query = nullptr;
+  /// [rows][dim]: the same before the factor.
+  const C* unscaled = nullptr;
   /// [rows]: the scale of the scores times every query scale.
   const C* factor = nullptr;
   /// [rows]: the least interval that holds the keys that a row sees, counted from `first`; empty where it sees none.

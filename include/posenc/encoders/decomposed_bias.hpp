@@ -140,14 +140,13 @@ class decomposed_bias {
           i < 0 ? tile.seen[r].hi : std::min(tile.seen[r].hi, options_.class_tokens - tile.first);
       for (; j < plain; ++j) line[j] = C(0);
       if (j >= tile.seen[r].hi) continue;
-      const C* query = tile.query + r * tile.dim;
-      const C share = C(C(1) / tile.factor[r]);
+      const C* query = tile.unscaled + r * tile.dim;
       // Keys of the image from `from` to `to`.
       const std::int64_t from = tile.first + j - options_.class_tokens;
       const std::int64_t to = tile.first + tile.seen[r].hi - options_.class_tokens;
       const std::int64_t y0 = from / width;
-      axis_terms<B>(query, row_table(i), options_.keys.height, y0, (to - 1) / width + 1, share, rel_h);
-      axis_terms<B>(query, column_table(i), width, 0, width, share, rel_w);
+      axis_terms<B>(query, row_table(i), options_.keys.height, y0, (to - 1) / width + 1, rel_h);
+      axis_terms<B>(query, column_table(i), width, 0, width, rel_w);
       for (std::int64_t y = y0; y * width < to; ++y) {
         const std::int64_t x0 = std::max<std::int64_t>(from - y * width, 0);
         const std::int64_t x1 = std::min(to - y * width, width);
@@ -201,8 +200,7 @@ class decomposed_bias {
   }
   /// out[j] = share * sum_d query[d] table[d, j] for from <= j < to; up to a batch beyond is written.
   template <class B, class C>
-  void axis_terms(const C* query, const T* table, std::int64_t n, std::int64_t from, std::int64_t to, const C& share,
-                  C* out) const {
+  void axis_terms(const C* query, const T* table, std::int64_t n, std::int64_t from, std::int64_t to, C* out) const {
     using L = lanes<B>;
     const std::int64_t dim = options_.dim;
     for (std::int64_t j = from; j < to; j += L::size) {
@@ -222,7 +220,7 @@ class decomposed_bias {
       }
       for (; d < dim; ++d) first = B(first + product(d));
       const B total = B(B(first + second) + B(third + fourth));
-      L::store(out + j, B(total * L::broadcast(share)));
+      L::store(out + j, total);
     }
   }
 

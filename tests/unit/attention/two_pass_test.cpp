@@ -51,6 +51,12 @@ dense::problem with_centred(const dense::problem& p) {
   return out;
 }
 
+/// One policy type for most of what follows: a bias, the part, a cap, masks.
+auto with_masks(const posenc::run_time_masks& masks,
+                const posenc::alibi<float>& bias = posenc::alibi<float>(std::vector<float>(4, 0.0f)), double cap = 0) {
+  return posenc::compose(bias, centred{}, posenc::run_time_policy<>{.masks = masks, .softcap = cap});
+}
+
 struct tensors {
   stored<float> q, k, v;
   dense::problem problem;
@@ -128,42 +134,16 @@ TEST_CASE("a policy without such a part gives what attention gives") {
 
 TEST_CASE("a part that needs whole rows sees every logit, those of hidden keys as minus infinity") {
   tensors t(2, 37, 300, 4, 2);
-  const auto poison = [&](extent from, extent to) {
-    for (extent b = 0; b < 2; ++b)
-      for (extent j = from; j < to; ++j)
-        for (extent g = 0; g < 2; ++g) {
-          t.k(b, j, g, 3) = nan_f;
-          t.v(b, j, g, 3) = inf_f;
-        }
-  };
-  SECTION("no mask") { check(t, centred{}, with_centred(t.problem)); }
-  SECTION("the gap of two intervals, and what lies outside of them") {
-    poison(20, 120);
-    poison(200, 300);
-    t.problem.visible = [](extent, extent, extent, extent j) { return j < 20 || (120 <= j && j < 200); };
-    const auto policy = posenc::compose(posenc::any_of(posenc::before{20}, posenc::symmetric_window{40}), centred{});
-    const std::vector<std::int64_t> at(37, 160);
-    t.problem.visible = [](extent, extent, extent, extent j) { return j < 20 || (121 <= j && j < 200); };
-    t.k(0, 120, 0, 3) = nan_f;
-    check(t, policy, with_centred(t.problem), posenc::positions::listed(at));
-  }
-  SECTION("a free-form mask") {
-    std::vector<std::uint8_t> sees(37 * 300);
-    for (extent x = 0; x < 37 * 300; ++x) sees[static_cast<std::size_t>(x)] = x % 7 == 2 || x % 11 == 5;
-    t.problem.visible = [&](extent, extent, extent i, extent j) {
-      return sees[static_cast<std::size_t>(i * 300 + j)] != 0;
-    };
-    check(t, posenc::compose(posenc::boolean_mask(sees.data(), {.queries = 37, .keys = 300}), centred{}),
-          with_centred(t.problem));
-  }
+  SECTION("no mask") { check(t, with_masks({}), with_centred(t.problem)); }
   SECTION("keys in no order") {
     std::vector<std::int64_t> at(300);
     for (extent j = 0; j < 300; ++j) at[static_cast<std::size_t>(j)] = (j * 7) % 300;
     t.problem.visible = [&](extent, extent, extent i, extent j) { return at[static_cast<std::size_t>(j)] <= 100 + i; };
-    check(t, posenc::compose(centred{}, posenc::causal{}), with_centred(t.problem), posenc::positions::from(100),
+    check(t, with_masks({.causal = true}), with_centred(t.problem), posenc::positions::from(100),
           posenc::positions::listed(at));
   }
   SECTION("transforms before and after it") {
+    const posenc::alibi<float> bias(4);
     t.problem.logit = [](extent, extent h, extent i, extent j, double s) {
       return s - dense::alibi_slope(h, 4) * std::abs(static_cast<double>(j - i));
     };
@@ -171,13 +151,37 @@ TEST_CASE("a part that needs whole rows sees every logit, those of hidden keys a
     p.logit = [before = p.logit](extent b, extent h, extent i, extent j, double s) {
       return 2 * std::tanh(before(b, h, i, j, s) / 2);
     };
-    check(t, posenc::compose(posenc::alibi<float>(4), centred{}, posenc::softcap{2}), p);
+    check(t, with_masks({}, bias, 2), p);
   }
   SECTION("rows that see nothing") {
     t.problem.visible = [](extent, extent, extent i, extent j) { return i >= 5 && j < 12; };
     const std::vector<std::int64_t> starts{0, 5, 37}, key_starts{0, 0, 12};
-    check(t, posenc::compose(centred{}, posenc::documents(starts, key_starts)), with_centred(t.problem));
+    check(t, with_masks({.documents = posenc::documents(starts, key_starts)}), with_centred(t.problem));
   }
+}
+
+TEST_CASE("the gap of two intervals and what a free-form mask hides are hidden from such a part too") {
+  tensors t(2, 37, 300, 4, 2);
+  std::vector<std::uint8_t> sees(37 * 300, 1);
+  const bool gaps = GENERATE(false, true);
+  if (gaps)
+    for (extent x = 0; x < 37 * 300; ++x) sees[static_cast<std::size_t>(x)] = x % 7 == 2 || x % 11 == 5;
+  // What no row sees holds NaN and infinity.
+  const auto far = [](extent j) { return (20 <= j && j <= 120) || j >= 200; };
+  for (extent b = 0; b < 2; ++b)
+    for (extent j = 0; j < 300; ++j)
+      for (extent g = 0; g < 2 && far(j); ++g) {
+        t.k(b, j, g, 3) = nan_f;
+        t.v(b, j, g, 3) = inf_f;
+      }
+  t.problem.visible = [&](extent, extent, extent i, extent j) {
+    return !far(j) && sees[static_cast<std::size_t>(i * 300 + j)] != 0;
+  };
+  const std::vector<std::int64_t> at(37, 160);
+  check(t,
+        posenc::compose(posenc::any_of(posenc::before{20}, posenc::symmetric_window{40}), centred{},
+                        posenc::boolean_mask<std::uint8_t>(sees.data(), {.queries = 37, .keys = 300})),
+        with_centred(t.problem), posenc::positions::listed(at));
 }
 
 TEST_CASE("long rows are summed in stretches") {
@@ -189,7 +193,7 @@ TEST_CASE("long rows are summed in stretches") {
 
 TEST_CASE("the workspace is that of the size query, and the executor changes no bit") {
   tensors t(2, 130, 130, 4, 2);
-  const auto policy = posenc::compose(centred{}, posenc::causal{});
+  const auto policy = with_masks({.causal = true});
   stored<float> alone = t.out();
   posenc::attention_two_pass(t.q.view(), t.k.view(), t.v.view(), alone.view(), policy);
   const std::size_t bytes =
@@ -215,14 +219,14 @@ TEST_CASE("the workspace is that of the size query, and the executor changes no 
 }
 
 TEST_CASE("no keys, no queries: as attention has it") {
-  tensors t(1, 3, 0, 2, 1);
+  tensors t(1, 3, 0, 4, 1);
   stored<float> out = t.out();
   stored<float> lse = t.lse();
-  posenc::attention_two_pass(t.q.view(), t.k.view(), t.v.view(), out.view(), centred{}, {.lse = lse.view()});
+  posenc::attention_two_pass(t.q.view(), t.k.view(), t.v.view(), out.view(), with_masks({}), {.lse = lse.view()});
   for (const float x : out.data) CHECK(x == 0);
   for (const float x : lse.data) CHECK(x == -inf_f);
   CHECK_THAT(refusal([&] {
-               posenc::attention_two_pass(t.q.view(), t.k.view(), t.v.view(), out.view(), centred{},
+               posenc::attention_two_pass(t.q.view(), t.k.view(), t.v.view(), out.view(), with_masks({}),
                                           {.scale = std::numeric_limits<double>::infinity()});
              }),
              contains("attention_two_pass"));

@@ -40,6 +40,7 @@ void check_tile(const Table& table, std::int64_t heads, std::int64_t rows, std::
                                      dim,
                                      at.data(),
                                      query.data(),
+                                     nullptr,
                                      factor.data(),
                                      seen.data(),
                                      &from,

@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 #include "unit/models/readers.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <string>
 
 namespace {

@@ -4,6 +4,8 @@
 #include "support/catch.hpp"
 #include "unit/models/readers.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <string>
 #include <type_traits>
 #include <utility>

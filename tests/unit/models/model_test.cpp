@@ -7,6 +7,8 @@
 #include "unit/attention/tensors.hpp"
 #include "unit/models/readers.hpp"
 
+#include <nlohmann/json.hpp>
+
 namespace {
 
 using namespace posenc_test;

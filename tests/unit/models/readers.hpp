@@ -7,7 +7,7 @@
 #include <posenc/models/gguf_rope.hpp>
 #include <posenc/models/model.hpp>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <string>
 
