@@ -93,6 +93,7 @@
 #include <posenc/encoders/window_bias.hpp>
 #include <posenc/encoders/window_index.hpp>
 #include <posenc/encoders/xpos.hpp>
+#include <posenc/kernels/column_product.hpp>
 #include <posenc/kernels/cos_sin.hpp>
 #include <posenc/kernels/rotate.hpp>
 #include <posenc/kernels/row_products.hpp>

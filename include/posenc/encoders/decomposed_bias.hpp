@@ -7,8 +7,7 @@
 ///   trunc(i * max(k / q, 1) - j * max(q / k, 1) + (k - 1) * max(q / k, 1))
 /// of the table, which is first resampled linearly to 2 max(q, k) - 1 rows where L differs. The bias goes by indices,
 /// row by row in the image, not by positions; the first `class_tokens` of queries and keys have none.
-/// Domain   calls of exactly these windows. A scale of 0 leaves no q to read. Error: the products are sums in T of what
-///          attention multiplies, divided by its factor.
+/// Domain   calls of exactly these windows, any scale. Error: the products are sums in the compute type.
 /// Cost     (qh kh + qw kw) * dim * sizeof(T) bytes; per query and tile of keys, kw + (rows of the tile) products, then
 ///          one load and one addition per batch of logits. Nothing of size queries x keys is kept.
 /// Throws   std::invalid_argument for tables and calls that do not fit.
@@ -21,6 +20,7 @@
 #include <posenc/core/traits.hpp>
 #include <posenc/encoders/resize.hpp>
 #include <posenc/encoders/window_index.hpp>
+#include <posenc/kernels/column_product.hpp>
 
 #include <algorithm>
 #include <span>
@@ -198,30 +198,11 @@ class decomposed_bias {
   [[nodiscard]] const T* column_table(std::int64_t i) const noexcept {
     return columns_.data() + i % options_.queries.width * options_.dim * options_.keys.width;
   }
-  /// out[j] = share * sum_d query[d] table[d, j] for from <= j < to; up to a batch beyond is written.
+  /// out[j] = sum_d query[d] table[d, j] for from <= j < to; up to a batch beyond is written.
   template <class B, class C>
   void axis_terms(const C* query, const T* table, std::int64_t n, std::int64_t from, std::int64_t to, C* out) const {
-    using L = lanes<B>;
-    const std::int64_t dim = options_.dim;
-    for (std::int64_t j = from; j < to; j += L::size) {
-      const T* column = table + j;
-      const auto product = [&](std::int64_t d) { return B(L::broadcast(query[d]) * L::load(column + d * n)); };
-      // Four sums by name: one would wait for its own additions, and an array would lie in memory.
-      B first = L::broadcast(C(0));
-      B second = first;
-      B third = first;
-      B fourth = first;
-      std::int64_t d = 0;
-      for (; d + 4 <= dim; d += 4) {
-        first = B(first + product(d));
-        second = B(second + product(d + 1));
-        third = B(third + product(d + 2));
-        fourth = B(fourth + product(d + 3));
-      }
-      for (; d < dim; ++d) first = B(first + product(d));
-      const B total = B(B(first + second) + B(third + fourth));
-      L::store(out + j, total);
-    }
+    for (std::int64_t j = from; j < to; j += lanes<B>::size)
+      lanes<B>::store(out + j, kernels::column_product<B>(query, table + j, n, options_.dim));
   }
 
   decomposed_bias_options options_;

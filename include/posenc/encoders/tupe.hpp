@@ -18,6 +18,7 @@
 #include <posenc/core/error.hpp>
 #include <posenc/core/policy.hpp>
 #include <posenc/core/traits.hpp>
+#include <posenc/kernels/column_product.hpp>
 #include <posenc/math/affine.hpp>
 
 #include <algorithm>
@@ -212,22 +213,7 @@ class tupe {
     [[nodiscard]] B values(std::int64_t first) const {
       using L = lanes<B>;
       if (table) return L::load(table + first);
-      const T* column = key + first + 1;
-      const auto product = [&](std::int64_t d) { return B(L::broadcast(query[d]) * L::load(column + d * step)); };
-      // Four sums by name: one would wait for its own additions, and an array would lie in memory.
-      B sum0 = L::broadcast(T(0));
-      B sum1 = sum0;
-      B sum2 = sum0;
-      B sum3 = sum0;
-      std::int64_t d = 0;
-      for (; d + 4 <= dim; d += 4) {
-        sum0 = B(sum0 + product(d));
-        sum1 = B(sum1 + product(d + 1));
-        sum2 = B(sum2 + product(d + 2));
-        sum3 = B(sum3 + product(d + 3));
-      }
-      for (; d < dim; ++d) sum0 = B(sum0 + product(d));
-      return B(B(sum0 + sum1) + B(sum2 + sum3));
+      return kernels::column_product<B>(query, key + first + 1, step, dim);
     }
     [[nodiscard]] T one(std::int64_t p) const {
       if (p == 0) return class_column;

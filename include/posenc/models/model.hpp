@@ -221,9 +221,10 @@ class model {
     const std::size_t i = index("visit_layer", l);
     const layer_settings& s = settings_.layers[i];
     const char* function = "models::model::visit_layer";
-    posenc::detail::require(settings_.bias.kind != bias_kind::content, function, "the bias",
-                            "must not depend on the content of queries and keys: that kind is not built, for",
-                            settings_.family);
+    posenc::detail::require(
+        settings_.bias.kind != bias_kind::content, function, "the bias",
+        "must not depend on the content of queries and keys: its tables lie in the weights (posenc::deberta), for",
+        settings_.family);
     posenc::detail::require(settings_.bias.kind != bias_kind::relative_bucket || bucket_[i], function, "the bias table",
                             "must be set by set_bias_table before layer", l);
     posenc::detail::require(!s.sinks || !plain_[i].sinks.empty(), function, "the sinks",

@@ -57,7 +57,7 @@ struct layer_settings {
   bool sinks = false;
 };
 
-/// content: the bias depends on queries and keys (DeBERTa); it is described, not built.
+/// content: the bias depends on queries and keys (DeBERTa); it is described, and made from the weights by the caller.
 enum class bias_kind { none, alibi, relative_bucket, content };
 
 struct bias_settings {

@@ -220,3 +220,29 @@ TEST_CASE("decomposed_bias: refusals and description", "[decomposed_bias]") {
   CHECK(e.describe().table_bytes == (4 * (2 * 2 + 3 * 3) + 2 * posenc::lane_slack) * 4);
   CHECK(e.describe().position_limit == 6);
 }
+
+TEST_CASE("a scale of 0, as ssmax gives a row that sees one key, leaves the bias of the unscaled query") {
+  constexpr std::int64_t side = 3, tokens = side * side, dim = 4;
+  std::vector<float> axis((2 * side - 1) * dim), q(tokens * dim), v(tokens * dim, 1.0f), out(tokens * dim);
+  for (std::size_t i = 0; i < axis.size(); ++i) axis[i] = 0.1f * static_cast<float>(i % 7);
+  for (std::size_t i = 0; i < q.size(); ++i) q[i] = 0.2f * static_cast<float>(i % 5) - 0.3f;
+  const posenc::decomposed_bias<float> bias({.queries = {side, side}, .keys = {side, side}, .dim = dim}, axis, axis);
+  const posenc::shape s{.tokens = tokens, .dim = dim};
+  const posenc::shape scores{.tokens = tokens, .dim = tokens};
+  std::vector<float> with(tokens * tokens), without(with.size());
+  const auto run = [&](double scale, std::vector<float>& logits) {
+    posenc::attention_reference(posenc::view(q.data(), s), posenc::view(q.data(), s), posenc::view(v.data(), s),
+                                posenc::view(out.data(), s), bias,
+                                {.scale = scale, .logits = posenc::view(logits.data(), scores)});
+  };
+  run(0.0, with);
+  run(1.0, without);
+  for (std::int64_t i = 0; i < tokens; ++i)
+    for (std::int64_t j = 0; j < tokens; ++j) {
+      float product = 0;
+      for (std::int64_t d = 0; d < dim; ++d)
+        product += q[static_cast<std::size_t>(i * dim + d)] * q[static_cast<std::size_t>(j * dim + d)];
+      const auto at = static_cast<std::size_t>(i * tokens + j);
+      CHECK(with[at] == Approx(without[at] - product).epsilon(0).margin(2e-6));
+    }
+}

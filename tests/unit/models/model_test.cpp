@@ -119,8 +119,9 @@ TEST_CASE("the three bias kinds") {
   c["is_encoder_decoder"] = false;
   CHECK_FALSE(from_huggingface(c).layer(0).causal);
 
-  CHECK_THROWS_WITH(in.run(small("deberta-v2", {{"relative_attention", true}}), 0),
-                    contains("the bias must not depend on the content of queries and keys: that kind is not built"));
+  CHECK_THROWS_WITH(
+      in.run(small("deberta-v2", {{"relative_attention", true}}), 0),
+      contains("the bias must not depend on the content of queries and keys: its tables lie in the weights"));
   CHECK_THROWS_AS(small("bloom").policy<posenc::nope>(0), std::invalid_argument);
   CHECK_THROWS_WITH(small("llama").set_bias_table(table), contains("must have a bias by bucket"));
 }
