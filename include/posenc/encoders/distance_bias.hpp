@@ -91,7 +91,7 @@ template <class Arch, class T, class Rule>
 void make_lines(const Rule& rule, std::int64_t lo, std::int64_t n, T* lines, std::int64_t stride) {
   const auto fill = [&](std::int64_t from, std::int64_t to) {
     if (from > to) return;
-    if constexpr (!std::same_as<Arch, void> && requires { rule.template line<Arch>(lo, n, lines, stride); }) {
+    if constexpr (requires { rule.template line<Arch>(lo, n, lines, stride); }) {
       rule.template line<Arch>(from, to - from + 1, lines + (from - lo), stride);
     } else {
       for (std::int64_t h = 0; h < rule.heads(); ++h)
@@ -183,6 +183,8 @@ class distance_bias {
     const detail::distance_range range(c);
     return lined(c, range) ? static_cast<std::size_t>(heads() * (range.size() + lane_slack)) * sizeof(T) : 0;
   }
+  /// Without an Arch (calls on scalars) the line is that of the default one, so that every way of asking gives the same
+  /// bits.
   template <class Arch = void>
   [[nodiscard]] bound bind(std::byte* memory, const call& c) const {
     const detail::distance_range range(c);
@@ -190,7 +192,8 @@ class distance_bias {
       if (lined(c, range)) {
         const std::int64_t length = range.size() + lane_slack;
         T* lines = reinterpret_cast<T*>(memory);
-        detail::make_lines<Arch>(rule_, range.lo, range.size(), lines, length);
+        using line_arch = std::conditional_t<std::same_as<Arch, void>, simd::default_arch, Arch>;
+        detail::make_lines<line_arch>(rule_, range.lo, range.size(), lines, length);
         for (std::int64_t h = 0; h < heads(); ++h)
           std::fill_n(lines + h * length + range.size(), lane_slack, lines[h * length + range.size() - 1]);
         return {&rule_, lines, range.lo, length};
