@@ -17,12 +17,12 @@ namespace {
 
 /// A bias that binds its slopes per call.
 struct bound_slopes {
-  static constexpr posenc::encoder_traits traits{.name = "bound_slopes",
-                                                 .site = posenc::site::logit,
-                                                 .relation = posenc::relation::relative,
-                                                 .origin = posenc::origin::designed,
-                                                 .translation_invariant = true,
-                                                 .symmetric = false};
+  [[maybe_unused]] static constexpr posenc::encoder_traits traits{.name = "bound_slopes",
+                                                                  .site = posenc::site::logit,
+                                                                  .relation = posenc::relation::relative,
+                                                                  .origin = posenc::origin::designed,
+                                                                  .translation_invariant = true,
+                                                                  .symmetric = false};
   struct bound {
     const double* slope;
     template <class B, class Keys>
