@@ -34,8 +34,7 @@ inline answer content_attention(const content_problem& p) {
       for (extent h = 0; h < p.base.q.heads; ++h)
         for (extent j = 0; j < p.base.k.tokens; ++j)
           for (extent d = 0; d < p.base.v.dim; ++d)
-            if (a.weights(b, i, h, j) != 0)
-              a.out(b, i, h, d) += a.weights(b, i, h, j) * p.value_vector(b, h, i, j, d);
+            if (a.weights(b, i, h, j) != 0) a.out(b, i, h, d) += a.weights(b, i, h, j) * p.value_vector(b, h, i, j, d);
   return a;
 }
 

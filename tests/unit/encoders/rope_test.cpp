@@ -363,7 +363,8 @@ TEST_CASE("rope sums angles over axes, and heads have frequencies of their own",
       at.axis = {grid[t], grid[2 + t], 0, 0};
       r.cos_sin(at, c, sine, static_cast<std::int64_t>(h));
       CHECK(c[1] == Approx(std::cos(static_cast<double>(grid[t]) * f[8 * h + 1] +
-                                    static_cast<double>(grid[2 + t]) * f[8 * h + 5])).epsilon(0)
+                                    static_cast<double>(grid[2 + t]) * f[8 * h + 5]))
+                        .epsilon(0)
                         .margin(2e-14));
     }
   // Undone, shifted and refused like any other.
