@@ -5,6 +5,8 @@ file(GLOB_RECURSE sources CONFIGURE_DEPENDS conformance/*.cpp)
 if(sources)
   add_executable(posenc_conformance ${sources})
   posenc_test_target(posenc_conformance "${posenc_level}")
+  # The optimizer may fuse and narrow what float32 modes round step by step: these cases are run on what it makes.
+  target_compile_options(posenc_conformance PRIVATE -O2)
   add_test(NAME conformance.golden COMMAND posenc_conformance ${CMAKE_CURRENT_SOURCE_DIR}/golden)
   add_test(NAME conformance.data COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:posenc_conformance>
                                          -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/conformance_data.cmake)
