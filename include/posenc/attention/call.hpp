@@ -107,8 +107,8 @@ interval visible_distances(const Pack& pack, const call& c) {
     if (!c.key_positions.contiguous())
       for (std::int64_t j = 0; j < c.keys; ++j)
         keys = {std::min(keys.lo, c.key_positions(b, j)), std::max(keys.hi, c.key_positions(b, j))};
-    for (std::int64_t i = 0; i < c.queries; ++i) {
-      const row r = row_of(c, b, 0, i);
+    for (std::int64_t n = 0; n < c.queries * c.heads; ++n) {  // a mask may go by the head
+      const row r = row_of(c, b, n % c.heads, n / c.heads);
       const interval_list seen = positions_allowed(pack, r);
       interval_list indices({0, c.keys});
       allow_by_index(pack, r, indices);

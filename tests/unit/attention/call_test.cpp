@@ -5,6 +5,7 @@
 #include <posenc/attention/modifiers.hpp>
 #include <posenc/attention/reference.hpp>
 #include <posenc/encoders/alibi.hpp>
+#include <posenc/encoders/alibi_asymmetric.hpp>
 #include <posenc/encoders/nope.hpp>
 #include <posenc/encoders/rope.hpp>
 
@@ -230,6 +231,11 @@ TEST_CASE("the distances that masks let through are the ends of what is visible"
              14) == posenc::interval{-9, -7});
   const std::vector<std::int64_t> ids{7, 2, 9, 4};
   CHECK(seen(posenc::causal{}, positions::from(6), 1, positions::listed(ids), 4) == posenc::interval{-4, 0});
+  // A mask that lets the second head alone see what comes.
+  const auto split = posenc::detail::visible_distances(
+      posenc::detail::as_references(posenc::alibi_split<float>(2)),
+      {.batch = 1, .heads = 2, .kv_heads = 2, .queries = 3, .keys = 5, .query_positions = {}, .key_positions = {}});
+  CHECK(split == posenc::interval{-2, 4});
   const auto none = seen(posenc::cache_length(0), positions::from(6), 1, positions::from(0), 4);
   CHECK(none.lo > none.hi);
 }
