@@ -10,7 +10,7 @@ posenc_require_packages "${posenc_build_packages[@]}"
 
 log=build/release/examples.log
 mkdir -p build/release
-echo "== building the examples (about a minute the first time)"
+echo "== building the examples (about two minutes the first time)"
 # Nothing but the programs, so that Catch2 and Google Benchmark are not needed.
 if ! { cmake --preset release -DPOSENC_BUILD_TESTS=OFF -DPOSENC_BUILD_BENCH=OFF &&
   cmake --build --preset release -j "$(posenc_jobs)" --target posenc_programs; } > "$log" 2>&1; then
