@@ -5,6 +5,7 @@
 
 #include <posenc/attention/compose.hpp>
 #include <posenc/core/error.hpp>
+#include <posenc/core/paged_view.hpp>
 #include <posenc/core/policy.hpp>
 #include <posenc/core/scalar.hpp>
 #include <posenc/core/view.hpp>
@@ -33,15 +34,31 @@ struct attention_options {
   /// Receives the log-sum-exp of every row, [batch, query, head, 1]: the natural logarithm of the softmax denominator,
   /// biases and sink included; -inf for a row without a visible key.
   view<C> lse{};
+  /// Of calls that each hold a part of a sequence's keys (merge.hpp), one counts the sink.
+  bool count_sink = true;
+  /// How many keys a row sees in all such calls, [batch, query, head, 1], for query scales that ask (ssmax); empty: as
+  /// many as it sees here.
+  view<const std::int64_t> visible_keys{};
   /// At least `attention_workspace(...)` bytes; empty: the call allocates that much once and frees it.
   std::span<std::byte> workspace{};
 };
 
 namespace detail {
 
-/// double where one of the arguments is, else float.
+/// What an element is stored as: of rows of tokens, or of the type itself.
+template <class T>
+struct stored_as {
+  using type = T;
+};
+template <token_rows T>
+struct stored_as<T> {
+  using type = typename T::value_type;
+};
+
+/// double where one of the arguments is stored so, else float.
 template <class... T>
-using attention_compute_t = std::conditional_t<(std::same_as<compute_t<T>, double> || ...), double, float>;
+using attention_compute_t =
+    std::conditional_t<(std::same_as<compute_t<typename stored_as<T>::type>, double> || ...), double, float>;
 
 /// The last int64 is no position here: the end of an interval lies one above.
 inline void check_below_last(const char* function, const char* name, const positions& at, std::int64_t batch,
@@ -52,7 +69,7 @@ inline void check_below_last(const char* function, const char* name, const posit
 }
 
 template <class Q, class K, class V, class O>
-call checked_call(const char* function, const view<Q>& q, const view<K>& k, const view<V>& v, const view<O>& out,
+call checked_call(const char* function, const view<Q>& q, const K& k, const V& v, const view<O>& out,
                   const positions& query_at, const positions& key_at) {
   require(k.batch() == q.batch(), function, "k batch", "must equal that of q", k.batch());
   require(v.batch() == q.batch(), function, "v batch", "must equal that of q", v.batch());
@@ -178,12 +195,22 @@ void check_lse(const char* function, const view<C>& lse, const call& c) {
 
 /// What beside out is written to lies apart from what is read.
 template <class W, class Q, class K, class V, class O>
-void check_written(const char* function, const char* name, const view<W>& written, const view<Q>& q, const view<K>& k,
-                   const view<V>& v, const view<O>& out) {
+void check_written(const char* function, const char* name, const view<W>& written, const view<Q>& q, const K& k,
+                   const V& v, const view<O>& out) {
   if (!written.data() || written.empty()) return;
   const auto apart = [&](const auto& other) { return other.empty() || separate(other, written); };
   require(apart(q) && apart(k) && apart(v) && apart(out), function, name, "must not overlap q, k, v or out",
           "overlapping memory");
+}
+
+inline void check_visible_keys(const char* function, const view<const std::int64_t>& visible, const call& c) {
+  if (!visible.data()) return;
+  require(visible.extents() == shape{c.batch, c.queries, c.heads, 1}, function, "visible_keys",
+          "must have the shape [batch, query, head, 1]", visible.dim());
+  for (std::int64_t b = 0; b < c.batch; ++b)
+    for (std::int64_t t = 0; t < c.queries; ++t)
+      for (std::int64_t h = 0; h < c.heads; ++h)
+        require(visible(b, t, h, 0) >= 0, function, "visible_keys", "must not be negative", visible(b, t, h, 0));
 }
 
 inline void check_scale(const char* function, const std::optional<double>& scale) {

@@ -26,8 +26,8 @@ class content_work {
   static constexpr bool values = any_values<B, Keys, Pack>;
   static constexpr bool whole = any_whole_row<B, Keys, Pack>;
 
-  /// Bytes for blocks of up to `rows` rows and tiles of up to `keys` keys.
-  static std::size_t bytes(const Pack& pack, std::int64_t rows, std::int64_t keys, std::int64_t dim,
+  /// Bytes for blocks of up to `rows` rows, `band` of them prepared at once, and tiles of up to `keys` keys.
+  static std::size_t bytes(const Pack& pack, std::int64_t rows, std::int64_t band, std::int64_t keys, std::int64_t dim,
                            std::int64_t value_dim) {
     std::size_t at = 0;
     if constexpr (terms)
@@ -35,14 +35,14 @@ class content_work {
             static_cast<std::size_t>(rows * dim) * sizeof(C);
     for_parts(pack, [&](const auto& part) {
       if constexpr (terms) at += 64 + static_cast<std::size_t>(rows) * sizeof(const C*);
-      at += 2 * 64 + sizeof(C) * static_cast<std::size_t>(scratch_of<B, Keys>(part, rows, keys, dim) +
+      at += 2 * 64 + sizeof(C) * static_cast<std::size_t>(scratch_of<B, Keys>(part, band, keys, dim) +
                                                           rows * state_of<B, Keys>(part, value_dim));
     });
     return terms || values || whole ? (at + 63) / 64 * 64 : 0;
   }
 
-  content_work(const Pack& pack, std::byte* memory, std::int64_t rows, std::int64_t keys, std::int64_t dim,
-               std::int64_t value_dim)
+  content_work(const Pack& pack, std::byte* memory, std::int64_t rows, std::int64_t band, std::int64_t keys,
+               std::int64_t dim, std::int64_t value_dim)
       : pack_(pack), dim_(dim), value_dim_(value_dim) {
     if constexpr (terms || values || whole) {
       const auto take = [&]<class T>(T*& field, std::int64_t n) {
@@ -59,7 +59,7 @@ class content_work {
         if constexpr (terms) take(lines_[i], rows);
         state_size_[i] = state_of<B, Keys>(part, value_dim);
         take(state_[i], rows * state_size_[i]);
-        take(scratch_[i], scratch_of<B, Keys>(part, rows, keys, dim));
+        take(scratch_[i], scratch_of<B, Keys>(part, band, keys, dim));
       });
     }
   }
@@ -77,18 +77,20 @@ class content_work {
       for (std::size_t i = 0; i < parts_; ++i) std::fill_n(state_[i] + r * state_size_[i], state_size_[i], C(0));
   }
 
-  /// The terms of every part for one tile; `seen(r)` is the hull of what row r sees, counted from `first`.
+  /// The terms of every part for one tile and the rows from .. from + rows - 1 of the block, whose queries are `query`;
+  /// `seen(r)` is the hull of what row r sees, counted from `first`.
   template <class Seen>
-  void prepare(std::int64_t rows, const C* query, std::int64_t first, std::int64_t count, const Keys& keys,
-               const void* source, void (*copy)(const void*, std::int64_t, C*), const Seen& seen) {
+  void prepare(std::int64_t from, std::int64_t rows, const C* query, std::int64_t first, std::int64_t count,
+               const Keys& keys, const void* source, void (*copy)(const void*, std::int64_t, C*), const Seen& seen) {
     if constexpr (terms) {
       first_ = first;
-      for (std::int64_t r = 0; r < rows; ++r) ::new (static_cast<void*>(seen_ + r)) interval(seen(r));
-      const content_tile<C> tile{rows, count, first, dim_, at_, query, unscaled_, factor_, seen_, source, copy};
+      for (std::int64_t r = from; r < from + rows; ++r) ::new (static_cast<void*>(seen_ + r)) interval(seen(r));
+      const content_tile<C> tile{rows,           count,        first,  dim_, at_ + from, query, unscaled_ + from * dim_,
+                                 factor_ + from, seen_ + from, source, copy};
       each([&]<class P>(auto i, const P& part) {
         if constexpr (has_prepare<P, B, Keys>) {
-          std::fill_n(lines_[i], rows, nullptr);
-          part.template prepare<B>(tile, keys, scratch_[i], lines_[i]);
+          std::fill_n(lines_[i] + from, rows, nullptr);
+          part.template prepare<B>(tile, keys, scratch_[i], lines_[i] + from);
         }
       });
     }

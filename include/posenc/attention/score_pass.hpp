@@ -37,7 +37,7 @@ POSENC_ALWAYS_INLINE C transform_scores(C* s, std::int64_t n, std::int64_t first
   return simd::greatest(highest);
 }
 
-/// s[j] = exp(s[j] - highest); returns the sum.
+/// s[j] = exp(s[j] - highest), highest the greatest s[j] or above; returns the sum.
 template <class Arch, class C>
 POSENC_ALWAYS_INLINE C exponentiate(C* s, std::int64_t n, C highest) noexcept {
   using B = simd::batch<C, Arch>;
@@ -45,7 +45,7 @@ POSENC_ALWAYS_INLINE C exponentiate(C* s, std::int64_t n, C highest) noexcept {
   const B shift(highest);
   B sum(C(0));
   simd::for_lanes<Arch, C>(n, [&](std::int64_t j, auto at) POSENC_LAMBDA_INLINE {
-    B p = simd::exp(at.load(s + j) - shift);
+    B p = simd::exp_nonpositive(at.load(s + j) - shift);
     if constexpr (!at.count_is_static) p = L::select(L::greater(B(static_cast<C>(at.count)), L::iota()), p, B(C(0)));
     at.store(s + j, p);
     sum += p;

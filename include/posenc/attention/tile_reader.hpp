@@ -1,57 +1,125 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// How a worker of `attention` reads keys and values: one key in the compute type, transformed where the cache holds
-/// raw keys, and a tile of both as panels.
+/// How a worker of `attention` reads keys and values: a tile of both as panels, runs of rows as they lie, and one key
+/// in the compute type, transformed where the cache holds raw keys.
 
 #include <posenc/attention/call.hpp>
 #include <posenc/attention/scratch.hpp>
-#include <posenc/kernels/tile.hpp>
+#include <posenc/kernels/few_rows.hpp>
+#include <posenc/kernels/panels.hpp>
 
 #include <algorithm>
 #include <concepts>
 
 namespace posenc::detail {
 
+/// Rows of storage S may be read by kernels of compute type C.
+template <class S, class C>
+inline constexpr bool read_by = simd_storage<S>&& std::same_as<compute_t<S>, C>;
+
+/// K and V are views or paged views.
 template <class Arch, class C, class K, class V, class Pack>
 struct tile_reader {
-  const view<K>& k;
-  const view<V>& v;
+  const K& k;
+  const V& v;
   const call& c;
   const Pack& pack;
   key_state state;
-  /// Panels of one tile, and one row of widened channels.
+  /// Panels of one tile, and `line_rows` rows of widened channels, `line_step` apart.
   C* keys;
   C* values;
   C* line;
+  std::int64_t line_step;
+
+  static constexpr std::int64_t panel = kernels::panel_width<C, Arch>;
+  static_assert(line_rows<C, Arch> >= panel);
+
+  /// Whether kernels may read keys, values where they lie.
+  [[nodiscard]] bool keys_in_place() const noexcept {
+    return read_by<typename K::value_type, C> && k.unit_dim_stride() && state == key_state::rotated;
+  }
+  [[nodiscard]] bool values_in_place() const noexcept {
+    return read_by<typename V::value_type, C> && v.unit_dim_stride();
+  }
 
   /// The tile's keys and values as panels; whether every value is finite.
   bool pack_tile(std::int64_t b, std::int64_t kv_head, const interval& tile) const {
     const std::int64_t n = tile.hi - tile.lo;
-    constexpr std::int64_t p = kernels::panel_width<C, Arch>;
-    if (n % p != 0) std::fill_n(keys + n / p * p * c.dim, p * c.dim, C(0));
-    bool finite = true;
-    for (std::int64_t j = 0; j < n; ++j) {
-      kernels::pack_key<Arch>(keys, key(b, kv_head, tile.lo + j), j, c.dim);
-      const C* value = line;
-      if constexpr (std::same_as<std::remove_cv_t<V>, C>) {
-        if (v.unit_dim_stride()) value = v.row(b, tile.lo + j, kv_head);
+    for (std::int64_t x = 0; x < n; x += panel) {
+      const std::int64_t some = std::min(panel, n - x);
+      if (keys_in_place()) {
+        if constexpr (read_by<typename K::value_type, C>)
+          kernels::pack_panel<Arch>(keys + x * c.dim, some, c.dim,
+                                    [&](std::int64_t i) { return k.row(b, tile.lo + x + i, kv_head); });
+      } else {
+        for (std::int64_t i = 0; i < some; ++i) widen_key(b, kv_head, tile.lo + x + i, line + i * line_step);
+        kernels::pack_panel<Arch>(keys + x * c.dim, some, c.dim,
+                                  [&](std::int64_t i) { return static_cast<const C*>(line + i * line_step); });
       }
-      if (value == line) kernels::widen_row<Arch>(line, v.row(b, tile.lo + j, kv_head), v.steps().dim, c.value_dim);
-      finite = kernels::pack_value<Arch>(values, value, j, n, c.value_dim) && finite;
     }
-    return finite;
+    simd::batch<C, Arch> differences(C(0));
+    for (std::int64_t j = 0; j < n; ++j) {
+      if (values_in_place()) {
+        if constexpr (read_by<typename V::value_type, C>)
+          kernels::pack_value<Arch>(values, v.row(b, tile.lo + j, kv_head), j, n, c.value_dim, differences);
+      } else {
+        kernels::widen_row<Arch>(line, v.row(b, tile.lo + j, kv_head), v.steps().dim, c.value_dim);
+        kernels::pack_value<Arch>(values, static_cast<const C*>(line), j, n, c.value_dim, differences);
+      }
+    }
+    return simd::sum(differences) == 0;
   }
 
-  /// One key in the compute type: in place where it can be read so, else widened (and rotated).
-  const C* key(std::int64_t b, std::int64_t kv_head, std::int64_t j) const {
-    const K* row = k.row(b, j, kv_head);
-    if constexpr (std::same_as<std::remove_cv_t<K>, C>) {
-      if (k.unit_dim_stride() && state == key_state::rotated) return row;
+  /// Key j in the compute type, transformed where the cache holds raw keys, into `to`.
+  void widen_key(std::int64_t b, std::int64_t kv_head, std::int64_t j, C* to) const {
+    kernels::widen_row<Arch>(to, k.row(b, j, kv_head), k.steps().dim, c.dim);
+    if (state == key_state::unrotated) transform_key(pack, to, c.dim, c.key_positions.at(b, j), kv_head);
+  }
+
+  /// f(first, kernels::row_run) for runs of keys lo .. hi - 1 whose rows lie evenly apart: in place, or widened.
+  template <class F>
+  void for_key_runs(std::int64_t b, std::int64_t kv_head, std::int64_t lo, std::int64_t hi, const F& f) const {
+    if constexpr (read_by<typename K::value_type, C>) {
+      if (keys_in_place()) {
+        for (std::int64_t j = lo, n; j < hi; j += n) {
+          n = std::min(k.run(b, j), hi - j);
+          f(j, run_of(k, b, kv_head, j, n));
+        }
+        return;
+      }
     }
-    kernels::widen_row<Arch>(line, row, k.steps().dim, c.dim);
-    if (state == key_state::unrotated) transform_key(pack, line, c.dim, c.key_positions.at(b, j), kv_head);
-    return line;
+    for (std::int64_t j = lo; j < hi; j += line_rows<C, Arch>) {
+      const std::int64_t n = std::min(line_rows<C, Arch>, hi - j);
+      for (std::int64_t i = 0; i < n; ++i) widen_key(b, kv_head, j + i, line + i * line_step);
+      f(j, kernels::row_run<C>{line, line_step, n});
+    }
+  }
+  /// Rows j .. j + n - 1 where they lie, and where the next one does.
+  template <class Rows>
+  static auto run_of(const Rows& x, std::int64_t b, std::int64_t kv_head, std::int64_t j, std::int64_t n) {
+    using S = typename Rows::value_type;
+    const S* next = j + n < x.tokens() ? x.row(b, j + n, kv_head) : nullptr;
+    return kernels::row_run<S>{x.row(b, j, kv_head), x.steps().token, n, next};
+  }
+  /// The same for values.
+  template <class F>
+  void for_value_runs(std::int64_t b, std::int64_t kv_head, std::int64_t lo, std::int64_t hi, const F& f) const {
+    if constexpr (read_by<typename V::value_type, C>) {
+      if (values_in_place()) {
+        for (std::int64_t j = lo, n; j < hi; j += n) {
+          n = std::min(v.run(b, j), hi - j);
+          f(j, run_of(v, b, kv_head, j, n));
+        }
+        return;
+      }
+    }
+    for (std::int64_t j = lo; j < hi; j += line_rows<C, Arch>) {
+      const std::int64_t n = std::min(line_rows<C, Arch>, hi - j);
+      for (std::int64_t i = 0; i < n; ++i)
+        kernels::widen_row<Arch>(line + i * line_step, v.row(b, j + i, kv_head), v.steps().dim, c.value_dim);
+      f(j, kernels::row_run<C>{line, line_step, n});
+    }
   }
 };
 
@@ -64,7 +132,7 @@ struct tile_source {
   template <class C>
   static void copy(const void* self, std::int64_t j, C* to) {
     const tile_source& from = *static_cast<const tile_source*>(self);
-    std::copy_n(from.read.key(from.b, from.kv_head, j), from.read.c.dim, to);
+    from.read.widen_key(from.b, from.kv_head, j, to);
   }
 };
 template <class Reader>

@@ -18,9 +18,9 @@
 namespace posenc {
 
 /// Bytes of workspace that the same call of `attention_two_pass` takes on an executor of `workers` workers.
-template <class Q, class K, class V, class O, class Policy, class Arch = simd::default_arch>
+template <class Q, token_rows K, token_rows V, class O, class Policy, class Arch = simd::default_arch>
 [[nodiscard]] std::size_t attention_two_pass_workspace(
-    view<Q> q, view<K> k, view<V> v, view<O> out, const Policy& policy,
+    view<Q> q, K k, V v, view<O> out, const Policy& policy,
     const std::type_identity_t<attention_options<detail::attention_compute_t<Q, K, V, O>>>& options = {},
     std::int64_t workers = 1) {
   const char* function = "attention_two_pass_workspace";
@@ -30,11 +30,12 @@ template <class Q, class K, class V, class O, class Policy, class Arch = simd::d
 }
 
 /// See the file comment.
-template <class Q, class K, class V, class O, class Policy, class Executor = serial_executor,
+template <class Q, token_rows K, token_rows V, class O, class Policy, class Executor = serial_executor,
           class Arch = simd::default_arch>
-  requires simd_storage<Q> && simd_storage<K> && simd_storage<V> && simd_storage<O>
+  requires simd_storage<Q> && simd_storage<typename K::value_type> && simd_storage<typename V::value_type> &&
+      simd_storage<O>
 void attention_two_pass(
-    view<Q> q, view<K> k, view<V> v, view<O> out, const Policy& policy,
+    view<Q> q, K k, V v, view<O> out, const Policy& policy,
     const std::type_identity_t<attention_options<detail::attention_compute_t<Q, K, V, O>>>& options = {},
     Executor&& executor = {}) {
   detail::attend<Arch, true>("attention_two_pass", q, k, v, out, policy, options, executor);

@@ -122,6 +122,8 @@ class view {
   [[nodiscard]] constexpr T& operator()(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t d) const noexcept {
     return row(b, t, h)[d * strides_.dim];
   }
+  /// How many tokens from t on have rows steps().token apart: all of them. A `paged_view` has shorter runs.
+  [[nodiscard]] constexpr std::int64_t run(std::int64_t, std::int64_t t) const noexcept { return shape_.tokens - t; }
 
  private:
   static constexpr std::int64_t magnitude(std::int64_t x) noexcept { return x < 0 ? -x : x; }

@@ -23,6 +23,8 @@ namespace detail {
 
 /// Rows of a tile whose query positions lie within this many of each other share one product.
 inline constexpr std::int64_t shared_spread = 16;
+/// Rows, or keys, of one block of products.
+inline constexpr std::int64_t term_rows = 6;
 /// Distances whose places one block holds; blocks of more go pair by pair.
 inline constexpr std::int64_t most_places = 256;
 
@@ -35,8 +37,8 @@ struct relative_scratch {
       : step(columns + shared_spread + 80 + lane_slack), packed(columns + rows) {
     line = 0;
     block = line + rows * step;
-    keys = block + kernels::block_rows * std::max(step, rows + 80 + lane_slack);
-    panels = keys + kernels::block_rows * dim;
+    keys = block + term_rows * std::max(step, rows + 80 + lane_slack);
+    panels = keys + term_rows * dim;
     total = panels + (packed + 64) * dim;
   }
 };
@@ -59,8 +61,8 @@ class relative_terms {
   /// lines[r][j] = query(r) . row(distance). `dense` asks for a line of its own in every row, to which more is added.
   void query_terms(const C* query, const C** lines, bool dense) {
     for_runs([&](std::int64_t from, std::int64_t n, bool shared) {
-      for (std::int64_t i = 0; i < n; i += kernels::block_rows) {
-        const std::int64_t m = std::min(kernels::block_rows, n - i);
+      for (std::int64_t i = 0; i < n; i += term_rows) {
+        const std::int64_t m = std::min(term_rows, n - i);
         const stretch s = shared ? stretch_of(from + i * stride_, m, 0, t_.keys) : stretch{};
         if (shared && s.spread <= shared_spread && s.greatest - s.least < most_places) {
           if (s.count > 0) query_block(query, lines, from + i * stride_, m, s, dense);
@@ -76,8 +78,8 @@ class relative_terms {
   void key_terms() {
     for_runs([&](std::int64_t from, std::int64_t n, bool shared) {
       if (shared && one_row_) return key_constant(from, n);
-      for (std::int64_t j = 0; j < t_.keys; j += kernels::block_rows) {
-        const std::int64_t m = std::min(kernels::block_rows, t_.keys - j);
+      for (std::int64_t j = 0; j < t_.keys; j += term_rows) {
+        const std::int64_t m = std::min(term_rows, t_.keys - j);
         if (!seen_by_any(from, n, j, m)) continue;
         C* key = scratch_ + size_.keys;
         for (std::int64_t i = 0; i < m; ++i) t_.copy_key(t_.first + j + i, key + i * t_.dim);
@@ -147,7 +149,7 @@ class relative_terms {
         if (all.count == 0) continue;
         // Few rows are not worth the packing.
         shared = n >= 4 && all.count <= size_.packed && all.spread <= t_.rows &&
-                 t_.rows + kernels::block_rows <= most_places;
+                 t_.rows + term_rows <= most_places;
         one_row_ = all.count == 1;
         if (shared) {
           base_ = all.place;

@@ -5,10 +5,9 @@
 /// SIMD lanes: the stretch is packed into panels once and shared by all rows; scalars and few rows: one dot each.
 /// Cost     2 rows * n * dim flops; packing moves each element once.
 
-#include <posenc/kernels/tile.hpp>
+#include <posenc/kernels/panels.hpp>
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstdint>
 
@@ -67,37 +66,17 @@ void add_multiple(C* out, const C& factor, const C* x, std::int64_t n) {
   }
 }
 
-/// Two batches of rows into a panel, square by square in registers; returns how many channels were done.
-template <class B, class C>
-std::int64_t transpose_rows(C* panel, const C* rows, std::int64_t dim) {
-  constexpr std::int64_t n = lanes<B>::size;
-  std::int64_t d = 0;
-  for (; d + n <= dim; d += n)
-    for (std::int64_t half = 0; half < 2; ++half) {
-      std::array<B, n> square;
-      for (std::int64_t i = 0; i < n; ++i)
-        square[static_cast<std::size_t>(i)] = B::load_unaligned(rows + (half * n + i) * dim + d);
-      simd::transpose(square);
-      for (std::int64_t i = 0; i < n; ++i)
-        square[static_cast<std::size_t>(i)].store_unaligned(panel + (d + i) * 2 * n + half * n);
-    }
-  return d;
-}
-
 /// Rows 0 .. n - 1 of a table as panels [n / width][dim][width], zeros past the last row.
 template <class B, class C, class T>
 void pack_rows(C* panels, const T* table, std::int64_t n, std::int64_t dim) {
-  constexpr std::int64_t w = product_width<B>;
-  for (std::int64_t x = 0; x < n; x += w) {
-    C* panel = panels + x * dim;
-    const std::int64_t full = std::min(w, n - x);
-    std::int64_t done = 0;
-    if constexpr (w > 1 && std::same_as<T, C>)
-      if (full == w) done = transpose_rows<B>(panel, table + x * dim, dim);
-    for (std::int64_t i = 0; i < full; ++i)
-      for (std::int64_t d = done; d < dim; ++d) panel[d * w + i] = C(table[(x + i) * dim + d]);
-    for (std::int64_t i = full; i < w; ++i)
-      for (std::int64_t d = 0; d < dim; ++d) panel[d * w + i] = C(0);
+  using Arch = typename arch_of<B>::type;
+  if constexpr (std::same_as<Arch, void>) {
+    for (std::int64_t i = 0; i < n * dim; ++i) panels[i] = C(table[i]);
+  } else {
+    constexpr std::int64_t w = product_width<B>;
+    for (std::int64_t x = 0; x < n; x += w)
+      pack_panel<Arch>(panels + x * dim, std::min(w, n - x), dim,
+                       [&](std::int64_t i) { return table + (x + i) * dim; });
   }
 }
 
@@ -111,9 +90,9 @@ void multiply_packed(std::int64_t rows, const C* a, std::int64_t a_step, const C
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t x = 0; x < n; ++x) out[r * out_step + x] = product<B>(a + r * a_step, panels + x * dim, dim);
   } else {
-    for (std::int64_t r = 0; r < rows; r += block_rows)
+    for (std::int64_t r = 0; r < rows; r += block_rows<Arch>)
       for (std::int64_t x = 0; x < n; x += w)
-        multiply_rows<Arch, false>(std::min(block_rows, rows - r), a + r * a_step, a_step, panels + x * dim,
+        multiply_rows<Arch, false>(std::min(block_rows<Arch>, rows - r), a + r * a_step, a_step, panels + x * dim,
                                    out + r * out_step + x, out_step, dim);
   }
 }

@@ -1,10 +1,9 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// The two products of attention on one tile. Prefill: keys and values are packed into panels of two batches, then a
-/// register block of `block_rows` rows runs down a panel. Decode: a few rows against row-major keys and values, read
-/// once.
-/// Cost     2 rows * keys * dim flops; packing moves each element once.
+/// The register kernel behind both products of attention: a block of `block_rows` rows runs down a panel of two batches
+/// (panels.hpp packs them); and the row operations around it.
+/// Cost     2 rows * inner flops per column of the panel.
 
 #include <posenc/simd/loop.hpp>
 
@@ -16,8 +15,15 @@ namespace posenc::kernels {
 /// Columns of a panel.
 template <class C, class Arch>
 inline constexpr std::int64_t panel_width = 2 * simd::width<C, Arch>;
-/// Rows of the register block: 6 rows of two batches, one broadcast and two panel loads fill 16 registers.
-inline constexpr std::int64_t block_rows = 6;
+/// Rows of the register block: with two batches each, one broadcast and two panel loads, 6 fill 16 registers; where
+/// there are 32 (AVX-512, AArch64), 12 take 27.
+#if defined(__aarch64__)
+template <class Arch>
+inline constexpr std::int64_t block_rows = 12;
+#else
+template <class Arch>
+inline constexpr std::int64_t block_rows = simd::width<float, Arch> >= 16 ? 12 : 6;
+#endif
 
 /// n rounded up to whole panels.
 template <class C, class Arch>
@@ -71,8 +77,8 @@ struct register_rows<0, B> {
 
 }  // namespace detail
 
-/// Each call sums from zero and adds once, so that the error of a long row grows with its tiles, not its keys.
 /// One register block: out[r][0 .. panel) = (Accumulate ? out : 0) + sum_k a[r][k] * panel[k].
+/// Each call sums from zero and adds once, so that the error of a long row grows with its tiles, not its keys.
 template <class Arch, int Rows, bool Accumulate, class C>
 void multiply_block(const C* a, std::int64_t a_step, const C* panel, C* out, std::int64_t out_step,
                     std::int64_t inner) noexcept {
@@ -90,17 +96,13 @@ void multiply_block(const C* a, std::int64_t a_step, const C* panel, C* out, std
 }
 
 /// The same with the number of rows, 1 .. block_rows, known at run time.
-template <class Arch, bool Accumulate, class C>
-void multiply_rows(std::int64_t rows, const C* a, std::int64_t a_step, const C* panel, C* out, std::int64_t out_step,
-                   std::int64_t inner) noexcept {
-  switch (rows) {
-    case 6: return multiply_block<Arch, 6, Accumulate>(a, a_step, panel, out, out_step, inner);
-    case 5: return multiply_block<Arch, 5, Accumulate>(a, a_step, panel, out, out_step, inner);
-    case 4: return multiply_block<Arch, 4, Accumulate>(a, a_step, panel, out, out_step, inner);
-    case 3: return multiply_block<Arch, 3, Accumulate>(a, a_step, panel, out, out_step, inner);
-    case 2: return multiply_block<Arch, 2, Accumulate>(a, a_step, panel, out, out_step, inner);
-    default: return multiply_block<Arch, 1, Accumulate>(a, a_step, panel, out, out_step, inner);
+template <class Arch, bool Accumulate, int Rows = block_rows<Arch>, class C>
+POSENC_ALWAYS_INLINE void multiply_rows(std::int64_t rows, const C* a, std::int64_t a_step, const C* panel, C* out,
+                                        std::int64_t out_step, std::int64_t inner) noexcept {
+  if constexpr (Rows > 1) {
+    if (rows < Rows) return multiply_rows<Arch, Accumulate, Rows - 1>(rows, a, a_step, panel, out, out_step, inner);
   }
+  multiply_block<Arch, Rows, Accumulate>(a, a_step, panel, out, out_step, inner);
 }
 
 /// The sum of x[i] * y[i], four accumulators.
@@ -131,6 +133,18 @@ void add_scaled(C* out, C weight, const S* y, std::int64_t n) noexcept {
   });
 }
 
+/// Whether no element is infinite or NaN.
+template <class Arch, class C>
+[[nodiscard]] bool all_finite(const C* x, std::int64_t n) noexcept {
+  using B = simd::batch<C, Arch>;
+  B differences(C(0));  // x - x is 0 for finite x, NaN otherwise
+  simd::for_lanes<Arch, C>(n, [&](std::int64_t i, auto at) POSENC_LAMBDA_INLINE {
+    const B v = at.load(x + i);
+    differences += v - v;
+  });
+  return simd::sum(differences) == 0;
+}
+
 /// out[i] *= factor.
 template <class Arch, class C>
 void scale_row(C* out, C factor, std::int64_t n) noexcept {
@@ -150,32 +164,6 @@ void widen_row(C* out, const S* row, std::int64_t step, std::int64_t n) noexcept
     }
   }
   for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<C>(widen(row[i * step]));
-}
-
-/// Key j of a tile into its column of the panels [keys / panel][dim][panel].
-template <class Arch, class C>
-void pack_key(C* panels, const C* key, std::int64_t j, std::int64_t dim) noexcept {
-  constexpr std::int64_t p = panel_width<C, Arch>;
-  C* to = panels + j / p * p * dim + j % p;
-  for (std::int64_t d = 0; d < dim; ++d) to[d * p] = key[d];
-}
-
-/// Value j of a tile of `keys` into the panels [padded dim / panel][keys][panel].
-/// Returns whether every element is finite.
-template <class Arch, class C>
-bool pack_value(C* panels, const C* value, std::int64_t j, std::int64_t keys, std::int64_t dim) noexcept {
-  constexpr std::int64_t p = panel_width<C, Arch>;
-  C differences = 0;  // x - x is 0 for finite x, NaN otherwise
-  for (std::int64_t d = 0; d < dim; d += p) {
-    C* to = panels + d / p * keys * p + j * p;
-    const std::int64_t n = std::min(p, dim - d);
-    for (std::int64_t i = 0; i < n; ++i) {
-      to[i] = value[d + i];
-      differences += value[d + i] - value[d + i];
-    }
-    for (std::int64_t i = n; i < p; ++i) to[i] = 0;
-  }
-  return differences == 0;
 }
 
 }  // namespace posenc::kernels

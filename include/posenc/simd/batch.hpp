@@ -89,6 +89,18 @@ template <class T, class U, class A>
   }
 }
 
+/// x in a register: a compiler that folds its load into every use of it would read it from memory each time.
+template <class T, class A>
+[[nodiscard]] POSENC_ALWAYS_INLINE xsimd::batch<T, A> held(const xsimd::batch<T, A>& x) noexcept {
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+  auto in_register = static_cast<typename xsimd::batch<T, A>::register_type>(x);
+  asm("" : "+v"(in_register));
+  return xsimd::batch<T, A>(in_register);
+#else
+  return x;
+#endif
+}
+
 /// The sum of the lanes.
 template <class T, class A>
 [[nodiscard]] POSENC_ALWAYS_INLINE T sum(const xsimd::batch<T, A>& x) noexcept {
@@ -196,6 +208,23 @@ struct lanes<xsimd::batch<T, A>> {
     }
   }
   static POSENC_ALWAYS_INLINE void store(T* p, const B& x) { x.store_unaligned(p); }
+  /// table[x] on each lane, where x is an integer from 0 to 2^24.
+  template <class S>
+  static POSENC_ALWAYS_INLINE B gather(const S* table, const B& x) {
+#if defined(__AVX512F__)
+    if constexpr (std::same_as<S, float> && std::same_as<T, float> && B::size == 16)
+      return B(_mm512_i32gather_ps(_mm512_cvttps_epi32(x), table, 4));
+#endif
+#if defined(__AVX2__)
+    if constexpr (std::same_as<S, float> && std::same_as<T, float> && B::size == 8)
+      return B(_mm256_i32gather_ps(table, _mm256_cvttps_epi32(x), 4));
+#endif
+    alignas(A::alignment()) T lane[B::size];
+    x.store_aligned(lane);
+    for (std::size_t i = 0; i < B::size; ++i)
+      lane[i] = static_cast<T>(widen(table[static_cast<std::int32_t>(lane[i])]));
+    return B::load_aligned(lane);
+  }
   template <class S>
   static POSENC_ALWAYS_INLINE B broadcast(const S& x) {
     return B(static_cast<T>(x));

@@ -108,7 +108,7 @@ TEST_CASE("a pack without content terms or values keeps nothing for them") {
   using work = posenc::detail::content_work<B, posenc::contiguous_keys, plain>;
   STATIC_REQUIRE_FALSE(work::terms);
   STATIC_REQUIRE_FALSE(work::values);
-  CHECK(work::bytes(plain{posenc::softcap{1}, {}}, 96, 128, 64, 64) == 0);
-  CHECK(posenc::detail::content_work<B, posenc::contiguous_keys, with>::bytes(with{}, 96, 128, 64, 64) >=
+  CHECK(work::bytes(plain{posenc::softcap{1}, {}}, 96, 96, 128, 64, 64) == 0);
+  CHECK(posenc::detail::content_work<B, posenc::contiguous_keys, with>::bytes(with{}, 96, 96, 128, 64, 64) >=
         96 * (128 + posenc::lane_slack) * sizeof(float));
 }

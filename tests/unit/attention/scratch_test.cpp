@@ -45,7 +45,7 @@ using span = std::pair<std::size_t, std::size_t>;
 
 /// [start, end) of every field of the scratch, as attention uses it.
 template <class C, class Arch>
-std::vector<span> fields(const posenc::detail::scratch_layout<C, Arch>& l, const posenc::call& c) {
+std::vector<span> fields(const posenc::detail::scratch_layout<C, Arch>& l) {
   const auto rows = static_cast<std::size_t>(l.rows);
   const auto dim = static_cast<std::size_t>(l.dim);
   const auto value = static_cast<std::size_t>(l.value_step);
@@ -55,14 +55,14 @@ std::vector<span> fields(const posenc::detail::scratch_layout<C, Arch>& l, const
     if (bytes > 0) out.push_back({start, start + bytes});
   };
   field(l.query, rows * dim * sizeof(C));
-  field(l.score, rows * keys * sizeof(C));
+  field(l.score, static_cast<std::size_t>(l.band) * keys * sizeof(C));
   field(l.sum, rows * value * sizeof(C));
   field(l.partial, l.packed ? 0 : rows * value * sizeof(C));
   field(l.highest, rows * sizeof(C));
   field(l.total, rows * sizeof(C));
   field(l.key, l.packed ? keys * dim * sizeof(C) : 0);
   field(l.value, l.packed ? keys * value * sizeof(C) : 0);
-  field(l.line, std::max(dim, static_cast<std::size_t>(c.value_dim)) * sizeof(C));
+  field(l.line, static_cast<std::size_t>(posenc::detail::line_rows<C, Arch> * l.line_step) * sizeof(C));
   field(l.state, rows * sizeof(posenc::detail::row_state));
   return out;
 }
@@ -114,7 +114,7 @@ TEST_CASE("scratch: indices known by hand", "[attention][scratch]") {
 TEMPLATE_TEST_CASE("scratch: fields start on 64 bytes, apart from each other and inside", "[attention][scratch]", float,
                    double) {
   using layout = posenc::detail::scratch_layout<TestType, posenc::simd::default_arch>;
-  for (const std::int64_t queries : {0, 1, 5, 6, 47, 48, 1000})
+  for (const std::int64_t queries : {0, 1, 5, 6, 47, 48, 95, 1000})
     for (const std::int64_t dim : {1, 3, 64, 129})
       for (const std::int64_t value_dim : {1, 17, 128}) {
         CAPTURE(queries, dim, value_dim);
@@ -122,9 +122,11 @@ TEMPLATE_TEST_CASE("scratch: fields start on 64 bytes, apart from each other and
         const layout l(c);
         // Two heads share a key head, so 6 queries make the 12 rows from which keys are packed.
         CHECK(l.packed == (queries >= 6));
-        CHECK(l.rows == std::min<std::int64_t>(2 * queries, 96));
+        CHECK(l.rows == std::min<std::int64_t>(2 * queries, 192));
+        CHECK(l.band == std::min<std::int64_t>(2 * queries, 96));
+        CHECK(l.line_step == std::max(dim, value_dim));
         CHECK(l.value_step >= value_dim);
-        auto all = fields(l, c);
+        auto all = fields(l);
         std::sort(all.begin(), all.end());
         std::size_t end = 0;
         for (const span& f : all) {
@@ -145,6 +147,6 @@ TEST_CASE("scratch: its size follows neither the number of keys nor, past a bloc
     for (const std::int64_t keys : {std::int64_t{0}, std::int64_t{127}, std::int64_t{129}, std::int64_t{1} << 40})
       CHECK(layout(shape_of(queries, keys, 64, 64)).bytes == bytes);
   }
-  CHECK(layout(shape_of(48, 9, 64, 64)).bytes == layout(shape_of(1'000'000, 9, 64, 64)).bytes);
+  CHECK(layout(shape_of(96, 9, 64, 64)).bytes == layout(shape_of(1'000'000, 9, 64, 64)).bytes);
   CHECK(layout(shape_of(1, 9, 64, 64)).bytes < layout(shape_of(48, 9, 64, 64)).bytes);
 }

@@ -22,8 +22,10 @@ struct fixture {
   Pack pack;
   std::vector<float> keys, values, line;
   posenc::view<const S> vk, vv;
+  static constexpr std::int64_t line_step = 8;
 
-  explicit fixture(Pack p) : k({1, 40, 2, 6}), v({1, 40, 2, 5}), pack(p), keys(64 * 6), values(64 * 32), line(8) {
+  explicit fixture(Pack p)
+      : k({1, 40, 2, 6}), v({1, 40, 2, 5}), pack(p), keys(64 * 6), values(64 * 32), line(std::size_t{32} * line_step) {
     std::mt19937 random(3);
     k = random_stored<S>(random, {1, 40, 2, 6});
     v = random_stored<S>(random, {1, 40, 2, 5});
@@ -32,8 +34,9 @@ struct fixture {
     vv = v.read();
   }
   auto reader(posenc::key_state state) {
-    return posenc::detail::tile_reader<Arch, float, const S, const S, Pack>{
-        vk, vv, c, pack, state, keys.data(), values.data(), line.data()};
+    using view = posenc::view<const S>;
+    return posenc::detail::tile_reader<Arch, float, view, view, Pack>{
+        vk, vv, c, pack, state, keys.data(), values.data(), line.data(), line_step};
   }
 };
 
@@ -41,20 +44,64 @@ struct fixture {
 
 TEST_CASE("keys are read in place where they can be, else widened, and rotated where the cache holds raw keys") {
   const auto none = std::tuple<>{};
+  // All runs of keys 3 .. 38 of head 1: every key once, in order.
+  const auto read_all = [](auto& f, posenc::key_state state, const auto& check) {
+    std::int64_t next = 3;
+    f.reader(state).for_key_runs(0, 1, 3, 39, [&](std::int64_t first, const auto& run) {
+      CHECK(first == next);
+      next += run.n;
+      for (std::int64_t i = 0; i < run.n; ++i) check(first + i, run.first + i * run.step);
+    });
+    CHECK(next == 39);
+  };
   fixture<float, std::tuple<>> in_place(none);
-  CHECK(in_place.reader(posenc::key_state::rotated).key(0, 1, 7) == in_place.vk.row(0, 7, 1));
+  read_all(in_place, posenc::key_state::rotated,
+           [&](std::int64_t j, const float* key) { CHECK(key == in_place.vk.row(0, j, 1)); });
   fixture<Eigen::half, std::tuple<>> half(none);
-  const auto read_half = half.reader(posenc::key_state::rotated);
-  const float* wide = read_half.key(0, 1, 7);
-  CHECK(wide == half.line.data());
-  for (std::int64_t d = 0; d < 6; ++d) CHECK(wide[d] == static_cast<float>(half.k(0, 7, 1, d)));
+  read_all(half, posenc::key_state::rotated, [&](std::int64_t j, const auto* key) {
+    CHECK(static_cast<const void*>(key) == static_cast<const void*>(half.vk.row(0, j, 1)));
+  });
   using rope = posenc::rope<float>;
   const std::tuple<rope> rotating{rope({.head_dim = 6})};
   fixture<float, std::tuple<rope>> raw(rotating);
-  const float* turned = raw.reader(posenc::key_state::unrotated).key(0, 1, 7);
-  std::vector<float> expected(raw.vk.row(0, 7, 1), raw.vk.row(0, 7, 1) + 6);
-  std::get<0>(rotating).transform_k(expected.data(), 6, posenc::position(7), 1);
-  for (std::size_t d = 0; d < 6; ++d) CHECK(turned[d] == expected[d]);
+  const auto turned = [&](std::int64_t j, const float* key) {
+    std::vector<float> expected(raw.vk.row(0, j, 1), raw.vk.row(0, j, 1) + 6);
+    std::get<0>(rotating).transform_k(expected.data(), 6, posenc::position(j), 1);
+    for (std::size_t d = 0; d < 6; ++d) CHECK(key[d] == expected[d]);
+  };
+  const auto reader = raw.reader(posenc::key_state::unrotated);
+  std::int64_t next = 3;
+  reader.for_key_runs(0, 1, 3, 39, [&](std::int64_t first, const auto& run) {
+    CHECK(first == next);
+    next += run.n;
+    // In place the rows are of the storage, widened ones of the compute type; here both are float.
+    CHECK((run.first >= raw.line.data() && run.first < raw.line.data() + raw.line.size()));
+    for (std::int64_t i = 0; i < run.n; ++i) turned(first + i, run.first + i * run.step);
+  });
+  CHECK(next == 39);
+  std::vector<float> one(6);
+  reader.widen_key(0, 1, 7, one.data());
+  turned(7, one.data());
+}
+
+TEST_CASE("values come in runs that cover them once, in place or widened") {
+  fixture<float, std::tuple<>> f(std::tuple<>{});
+  std::int64_t next = 5;
+  f.reader(posenc::key_state::rotated).for_value_runs(0, 0, 5, 40, [&](std::int64_t first, const auto& run) {
+    CHECK(first == next);
+    CHECK(run.first == f.vv.row(0, first, 0));
+    CHECK(run.next == nullptr);  // nothing lies behind the last key
+    next += run.n;
+  });
+  CHECK(next == 40);
+  f.vv = posenc::view<const float>(f.v.data.data(), {1, 20, 2, 5}, {.token = 10, .head = 5, .dim = 2});
+  next = 0;
+  f.reader(posenc::key_state::rotated).for_value_runs(0, 0, 0, 20, [&](std::int64_t first, const auto& run) {
+    for (std::int64_t i = 0; i < run.n; ++i)
+      for (std::int64_t d = 0; d < 5; ++d) CHECK(run.first[i * run.step + d] == f.vv(0, first + i, 0, d));
+    next += run.n;
+  });
+  CHECK(next == 20);
 }
 
 TEST_CASE("a packed tile holds every key and value once, zeros beside them, and tells of values that are not finite") {

@@ -9,7 +9,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 namespace kernels = posenc::kernels;
@@ -26,7 +25,7 @@ void check_multiply() {
   constexpr auto p = static_cast<std::size_t>(kernels::panel_width<C, Arch>);
   worst error;
   int spilled = 0;
-  for (std::size_t rows = 1; rows <= static_cast<std::size_t>(kernels::block_rows); ++rows) {
+  for (std::size_t rows = 1; rows <= static_cast<std::size_t>(kernels::block_rows<Arch>); ++rows) {
     for (const std::size_t inner : {0u, 1u, 2u, 3u, 7u, 16u, 33u, 64u, 127u}) {
       const std::size_t a_step = inner + rows % 3;
       const std::size_t out_step = p + 3;
@@ -133,56 +132,6 @@ void check_widen() {
   CHECK(wrong == 0);
 }
 
-template <class C, class Arch>
-void check_packing() {
-  constexpr std::int64_t p = kernels::panel_width<C, Arch>;
-  int wrong = 0;
-  for (const std::int64_t keys : {std::int64_t{1}, p - 1, p, p + 1, 2 * p + 3}) {
-    for (const std::int64_t dim : {std::int64_t{1}, std::int64_t{7}, p - 1, p, p + 1, std::int64_t{33}}) {
-      const std::int64_t key_columns = kernels::padded<C, Arch>(keys);
-      const std::int64_t value_columns = kernels::padded<C, Arch>(dim);
-      const std::vector<C> rows = posenc_test::random_values<C>(static_cast<std::size_t>(keys * dim), 9);
-      guarded<C> k(static_cast<std::size_t>(key_columns * dim));
-      guarded<C> v(static_cast<std::size_t>(keys * value_columns));
-      for (std::int64_t j = 0; j < keys; ++j) {
-        kernels::pack_key<Arch>(k.data(), rows.data() + j * dim, j, dim);
-        wrong += !kernels::pack_value<Arch>(v.data(), rows.data() + j * dim, j, keys, dim);
-      }
-      for (std::int64_t j = 0; j < key_columns; ++j)
-        for (std::int64_t d = 0; d < dim; ++d) {
-          const auto at = static_cast<std::size_t>((j / p * dim + d) * p + j % p);
-          if (j < keys) {
-            wrong += k[at] != rows[static_cast<std::size_t>(j * dim + d)];
-          } else {
-            wrong += !k.untouched(at);
-          }
-        }
-      for (std::int64_t j = 0; j < keys; ++j)
-        for (std::int64_t d = 0; d < value_columns; ++d) {
-          const C right = d < dim ? rows[static_cast<std::size_t>(j * dim + d)] : C(0);
-          wrong += v[static_cast<std::size_t>((d / p * keys + j) * p + d % p)] != right;
-        }
-      wrong += !k.intact() || !v.intact();
-    }
-  }
-  CHECK(wrong == 0);
-  // Anything that is not finite is told, wherever it stands.
-  int missed = 0;
-  for (const C bad :
-       {std::numeric_limits<C>::infinity(), -std::numeric_limits<C>::infinity(), std::numeric_limits<C>::quiet_NaN()}) {
-    for (std::int64_t at = 0; at < p + 3; ++at) {
-      std::vector<C> value(static_cast<std::size_t>(p + 3), C(1));
-      value[static_cast<std::size_t>(at)] = bad;
-      std::vector<C> panels(static_cast<std::size_t>(kernels::padded<C, Arch>(p + 3)));
-      missed += kernels::pack_value<Arch>(panels.data(), value.data(), 0, 1, p + 3);
-    }
-  }
-  CHECK(missed == 0);
-  std::vector<C> large(static_cast<std::size_t>(p), std::numeric_limits<C>::max());
-  std::vector<C> panels(static_cast<std::size_t>(p));
-  CHECK(kernels::pack_value<Arch>(panels.data(), large.data(), 0, 1, p));
-}
-
 }  // namespace
 
 TEMPLATE_LIST_TEST_CASE("tile: a register block is the plain product, for every number of rows", "[kernels][tile]",
@@ -208,11 +157,6 @@ TEMPLATE_LIST_TEST_CASE("tile: scale_row and widen_row", "[kernels][tile]", arch
   check_widen<float, Eigen::half, TestType>();
   check_widen<float, Eigen::bfloat16, TestType>();
   check_widen<double, float, TestType>();
-}
-
-TEMPLATE_LIST_TEST_CASE("tile: packed keys and values lie where the products read them", "[kernels][tile]", archs) {
-  check_packing<float, TestType>();
-  check_packing<double, TestType>();
 }
 
 TEMPLATE_LIST_TEST_CASE("tile: whole panels", "[kernels][tile]", archs) {
