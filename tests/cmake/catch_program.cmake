@@ -4,6 +4,7 @@
 # this CPU can not run is built, and its test is skipped by name. UNOPTIMIZED is for tests of what is read and refused:
 # they compile in a third of the time.
 
+find_package(Threads REQUIRED)
 add_custom_target(posenc_sanitized_programs)
 
 # Compiled once, without a level and without sanitizers: it holds no code of ours, and Catch2 2.13 takes half a minute.
@@ -18,7 +19,7 @@ function(posenc_test_target target level)
   if(NOT level STREQUAL posenc_level)
     target_compile_options(${target} PRIVATE -O1)
   endif()
-  target_link_libraries(${target} PRIVATE Catch2::Catch2)
+  target_link_libraries(${target} PRIVATE Catch2::Catch2 Threads::Threads)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${target} PRIVATE POSENC_TESTS_DIR="${PROJECT_SOURCE_DIR}/tests")
 endfunction()

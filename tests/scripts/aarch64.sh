@@ -23,7 +23,7 @@ compile() {
     -isystem "$1/include/eigen3" -DPOSENC_TESTS_DIR='"tests"' -c "$2" -o "$object"
 }
 export -f compile
-printf '%s\n' tests/support/main.cpp tests/unit/simd/{batch,memory,sincos}_test.cpp tests/unit/kernels/*_test.cpp |
+printf '%s\n' tests/support/main.cpp tests/unit/simd/{batch,exp,memory,sincos}_test.cpp tests/unit/kernels/*_test.cpp |
   xargs -P "$(posenc_jobs)" -I{} bash -c "compile $out {}"
 aarch64-linux-gnu-g++ "$out"/*.o -o "$out/tests"
 code=0

@@ -4,7 +4,7 @@
 
 A folder of include/posenc includes itself and the folders before it in LAYERS; config.hpp and version.hpp are open to
 all, posenc.hpp to none. THIRD_PARTY names the only places that may include a library. posenc.hpp includes every public
-header except those that need nlohmann-json, and declares nothing. tests/reference includes nothing of posenc.
+header except those that need a library of OPTIONAL, and declares nothing. tests/reference includes nothing of posenc.
 """
 import pathlib
 import re
@@ -17,7 +17,11 @@ THIRD_PARTY = {
     "Eigen/": lambda path: path == "core/eigen.hpp" or path.split("/")[0] in ("encoders", "attention", "models"),
     "unsupported/Eigen/": lambda path: path == "core/eigen.hpp",
     "nlohmann/": lambda path: path.startswith("models/"),
+    "oneapi/tbb/": lambda path: path == "core/parallel_tbb.hpp",
+    "omp.h": lambda path: path == "core/parallel_openmp.hpp",
 }
+# Libraries that a user of posenc.hpp need not have.
+OPTIONAL = ("nlohmann/", "oneapi/tbb/", "omp.h")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 # Intrinsics come with the compiler; everything else without an extension is the standard library.
 INTRINSICS = re.compile(r"^(\w*intrin|arm_\w+)\.h$")
@@ -68,13 +72,13 @@ def main(root):
             elif "/" in target or "." in target:
                 faults.append(f"{path}: includes {target}, which is neither posenc, the standard library nor a known library")
 
-    def reaches_json(path, seen):
+    def needs_optional(path, seen):
         if path in seen:
             return False
         seen.add(path)
-        if any(target.startswith("nlohmann/") for _, target in INCLUDE.findall(headers[path])):
+        if any(target.startswith(OPTIONAL) for _, target in INCLUDE.findall(headers[path])):
             return True
-        return any(reaches_json(inner, seen) for inner in graph.get(path, ()))
+        return any(needs_optional(inner, seen) for inner in graph.get(path, ()))
 
     if "posenc.hpp" in headers:
         umbrella = headers["posenc.hpp"]
@@ -82,9 +86,9 @@ def main(root):
         for path in sorted(headers):
             if path == "posenc.hpp":
                 continue
-            if reaches_json(path, set()):
+            if needs_optional(path, set()):
                 if path in included:
-                    faults.append(f"posenc.hpp: includes {path}, which needs nlohmann-json")
+                    faults.append(f"posenc.hpp: includes {path}, which needs a library that users may not have")
             elif path not in included:
                 faults.append(f"posenc.hpp: does not include <posenc/{path}>")
         rest = [l for l in umbrella.splitlines() if l.strip() and not re.match(r"\s*#\s*(pragma once|include\b)", l)]

@@ -159,7 +159,7 @@ void attend(const char* function, const view<Q>& q, const K& k, const V& v, cons
   check_policy(function, policy, c);
   check_lse(function, options.lse, c);
   check_written(function, "lse", options.lse, q, k, v, out);
-  check_visible_keys(function, options.visible_keys, c);
+  check_visible_keys(function, options.visible_keys, out, options.lse, c);
   check_scale(function, options.scale);
   const std::int64_t workers = executor.concurrency();
   require(workers >= 1, function, "executor.concurrency()", "must be at least 1", workers);

@@ -203,14 +203,18 @@ void check_written(const char* function, const char* name, const view<W>& writte
           "overlapping memory");
 }
 
-inline void check_visible_keys(const char* function, const view<const std::int64_t>& visible, const call& c) {
-  if (!visible.data()) return;
+template <class O, class C>
+void check_visible_keys(const char* function, const view<const std::int64_t>& visible, const view<O>& out,
+                        const view<C>& lse, const call& c) {
+  if (!visible.data() || visible.empty()) return;
   require(visible.extents() == shape{c.batch, c.queries, c.heads, 1}, function, "visible_keys",
           "must have the shape [batch, query, head, 1]", visible.dim());
   for (std::int64_t b = 0; b < c.batch; ++b)
     for (std::int64_t t = 0; t < c.queries; ++t)
       for (std::int64_t h = 0; h < c.heads; ++h)
         require(visible(b, t, h, 0) >= 0, function, "visible_keys", "must not be negative", visible(b, t, h, 0));
+  require((out.empty() || separate(visible, out)) && (!lse.data() || lse.empty() || separate(visible, lse)), function,
+          "visible_keys", "must not overlap out or lse", "overlapping memory");
 }
 
 inline void check_scale(const char* function, const std::optional<double>& scale) {
