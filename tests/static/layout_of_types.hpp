@@ -55,7 +55,7 @@ static_assert(is_plain<posenc::cope_options, 24>);
 // What holds pointers and containers depends on their width, and on nothing else.
 static_assert(sizeof(void*) != 8 || is_plain<posenc::view<float>, 72>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::view<const double>, 72>);
-static_assert(sizeof(void*) != 8 || is_plain<posenc::listed_keys, 8>);
+static_assert(sizeof(void*) != 8 || is_plain<posenc::listed_keys, 24>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::positions, 48>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::real_positions, 24>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::call, 152>);

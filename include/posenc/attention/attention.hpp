@@ -21,6 +21,7 @@
 /// Example  examples/attention_example.cpp
 
 #include <posenc/attention/fused.hpp>
+#include <posenc/attention/listed_rows.hpp>
 #include <posenc/core/paged_view.hpp>
 #include <posenc/core/parallel.hpp>
 
@@ -30,12 +31,6 @@
 namespace posenc {
 
 namespace detail {
-
-/// Bytes of the id lists: one per batch row that has its own.
-inline std::size_t id_bytes(const call& c) noexcept {
-  if (c.key_positions.contiguous()) return 0;
-  return static_cast<std::size_t>(c.batch * (c.keys + lane_slack)) * sizeof(std::int64_t);
-}
 
 /// Bytes of one worker: its block and what content terms keep beside it. Sizes are asked of the parts themselves, so a
 /// part with content terms binds nothing.
@@ -69,7 +64,7 @@ std::size_t workspace_bytes(const Policy& policy, const call& c, std::int64_t wo
   const auto rounded = [](std::size_t n) { return (n + 63) / 64 * 64; };
   const std::size_t scratch = worker_bytes<C, Arch, Whole>(policy, c);
   const std::int64_t saved = split_elements<C, Arch>(c, split_count<C, Arch, Whole>(policy, c));
-  return 64 + rounded(id_bytes(c)) + bound_bytes(policy, c) + rounded(static_cast<std::size_t>(saved) * sizeof(C)) +
+  return 64 + rounded(listed_bytes(c)) + bound_bytes(policy, c) + rounded(static_cast<std::size_t>(saved) * sizeof(C)) +
          static_cast<std::size_t>(workers) * scratch;
 }
 
@@ -99,7 +94,7 @@ struct call_memory {
 };
 
 template <class Arch, class C, class Keys, bool Whole, class Inputs, class Executor>
-void run_blocks(const Inputs& in, const std::int64_t* ids, const call_memory<C>& memory, Executor& executor) {
+void run_blocks(const Inputs& in, const listed_row* listed, const call_memory<C>& memory, Executor& executor) {
   using Pack = typename Inputs::pack_type;
   static_assert(all_speak<simd::batch<C, Arch>, Keys, Pack>,
                 "posenc: a part of the policy has no hook that attention knows; hooks are const members");
@@ -130,8 +125,7 @@ void run_blocks(const Inputs& in, const std::int64_t* ids, const call_memory<C>&
     if constexpr (Keys::contiguous) {
       work.run(b, head, first, n, contiguous_keys{c.key_positions.first(b)}, true, within, with_sink);
     } else {
-      const std::int64_t* mine = ids + b * (c.keys + lane_slack);
-      work.run(b, head, first, n, listed_keys{mine}, std::is_sorted(mine, mine + c.keys), within, with_sink);
+      work.run(b, head, first, n, listed[b].keys, listed[b].sorted, within, with_sink);
     }
     if (splits == 1) {
       work.finish();
@@ -179,8 +173,8 @@ void attend(const char* function, const view<Q>& q, const K& k, const V& v, cons
   }
   memory = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory) + 63) / 64 * 64);
 
-  auto* ids = reinterpret_cast<std::int64_t*>(memory);
-  memory += (id_bytes(c) + 63) / 64 * 64;
+  std::byte* ids = memory;
+  memory += (listed_bytes(c) + 63) / 64 * 64;
   const auto pack = bind_policy<Arch>(policy, memory, c);
   memory += bound_bytes(policy, c);
   if (c.keys == 0) return write_without_keys(out, options, pack);
@@ -193,10 +187,7 @@ void attend(const char* function, const view<Q>& q, const K& k, const V& v, cons
   if (c.key_positions.contiguous()) {
     run_blocks<Arch, C, contiguous_keys, Whole>(in, nullptr, rest, executor);
   } else {
-    for (std::int64_t b = 0; b < c.batch; ++b)
-      for (std::int64_t j = 0; j < c.keys + lane_slack; ++j)
-        ids[b * (c.keys + lane_slack) + j] = c.key_positions(b, std::min(j, c.keys - 1));
-    run_blocks<Arch, C, listed_keys, Whole>(in, ids, rest, executor);
+    run_blocks<Arch, C, listed_keys, Whole>(in, list_rows(c, ids), rest, executor);
   }
 }
 

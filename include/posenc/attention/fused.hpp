@@ -94,7 +94,8 @@ class fused_block {
         rows_.content.prepare(from, n, rows_.my.query + from * in_.c.dim, tile.lo, tile.hi - tile.lo, *keys_, &source,
                               &decltype(source)::template copy<C>, [&](std::int64_t r) { return rows_.range(r, 1); });
       }
-      for (std::int64_t r = from; r < from + n; ++r) rows_.score_row(r, score(r - from));
+      for (std::int64_t r = 0; r < n; ++r)
+        rows_.score_row(from + r, score(r), rows_.layout.packed ? seen_[static_cast<std::size_t>(r / block_)] : seen);
       if (!rows_.layout.packed) {
         add_few_rows(n, seen);
       } else if (finite) {

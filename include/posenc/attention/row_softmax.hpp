@@ -130,47 +130,45 @@ class row_softmax {
     return all;
   }
 
-  /// Logits of the tile at s to weights for row r; columns that the row does not see become 0.
-  void score_row(std::int64_t r, C* s) {
+  /// Logits of the tile at s to weights for row r; `columns` that the row does not see become 0.
+  void score_row(std::int64_t r, C* s, const interval& columns) {
     const row_state& state = my.state[r];
-    C highest{};
-    bool any = false;
+    stretch seen[interval_list::capacity];
+    int count = 0;
+    for (int i = 0; i < state.keys.size(); ++i) {
+      const interval v = part(r, i);
+      if (v.empty()) continue;
+      seen[count++] = {v, layout.tile - v.lo};
+      if (count > 1) seen[count - 2].room = v.lo - seen[count - 2].at.lo;  // no further than the next one
+    }
+    C highest = -std::numeric_limits<C>::infinity();
     for_logit_stages<simd::batch<C, Arch>>(
         in_.pack, state.at, *keys_, content.lines_of(r),
         [&](const auto& op) POSENC_LAMBDA_INLINE {
           highest = -std::numeric_limits<C>::infinity();
-          for (int i = 0; i < state.keys.size(); ++i) {
-            const interval v = part(r, i);
-            if (v.empty()) continue;
-            any = true;
-            const C found = pass(s + v.lo, v.hi - v.lo, tile.lo + v.lo, op, state);
+          for (int i = 0; i < count; ++i) {
+            const auto& [v, room] = seen[i];
+            const C found = pass(s + v.lo, v.hi - v.lo, tile.lo + v.lo, op, state, room);
             highest = found != found ? found : std::max(highest, found);
           }
         },
         [&](const auto& whole, auto i) { transform_whole(r, s, whole, content.scratch(i)); });
-    if (any && highest == -std::numeric_limits<C>::infinity()) highest = hidden_nan(r, s);
+    if (highest == -std::numeric_limits<C>::infinity()) highest = hidden_nan(r, s);
     if (highest == -std::numeric_limits<C>::infinity()) {
-      std::fill_n(s, tile.hi - tile.lo, C(0));
+      if (columns.lo < columns.hi) std::fill(s + columns.lo, s + columns.hi, C(0));
       return;
     }
-    if (!(highest <= my.highest[r])) {
-      const C factor = std::exp(my.highest[r] - highest);
-      my.highest[r] = highest;
-      my.total[r] *= factor;
-      kernels::scale_row<Arch>(my.sum + r * layout.value_step, factor, layout.value_step);
-      content.rescale(r, factor);
-    }
-    std::int64_t done = 0;
-    for (int i = 0; i < state.keys.size(); ++i) {
-      const interval v = part(r, i);
-      if (v.empty()) continue;
-      std::fill(s + done, s + v.lo, C(0));
+    if (!(highest <= my.highest[r])) grow(r, highest);
+    std::int64_t done = columns.lo;
+    for (int i = 0; i < count; ++i) {
+      const auto& [v, room] = seen[i];
+      if (done < v.lo) std::fill(s + done, s + v.lo, C(0));
       for (std::int64_t j = v.lo; j < v.hi; j += tile_keys)
-        my.total[r] += exponentiate<Arch>(s + j, std::min(tile_keys, v.hi - j), my.highest[r]);
+        my.total[r] += exponentiate<Arch>(s + j, std::min(tile_keys, v.hi - j), my.highest[r], room - (j - v.lo));
       content.add_weights(r, state.at, *keys_, tile.lo + v.lo, s + v.lo, v.hi - v.lo);
       done = v.hi;
     }
-    std::fill(s + done, s + (tile.hi - tile.lo), C(0));
+    if (done < columns.hi) std::fill(s + done, s + columns.hi, C(0));
   }
 
   void finish_row(std::int64_t r) {
@@ -216,9 +214,25 @@ class row_softmax {
     whole.template transform_logits<simd::batch<C, Arch>>(line, *keys_, scratch);
   }
 
+  /// The part of an interval inside a tile, and how many elements from its start on belong to nobody else.
+  struct stretch {
+    interval at;
+    std::int64_t room;
+  };
+
+  /// What was summed before the maximum was this high.
+  void grow(std::int64_t r, C highest) {
+    const C factor = std::exp(my.highest[r] - highest);
+    my.highest[r] = highest;
+    if (factor == 0 && my.total[r] == 0) return;  // nothing yet
+    my.total[r] *= factor;
+    kernels::scale_row<Arch>(my.sum + r * layout.value_step, factor, layout.value_step);
+    content.rescale(r, factor);
+  }
+
   /// The first pass with whatever free-form mask there is.
   template <class Op>
-  C pass(C* s, std::int64_t n, std::int64_t first_key, const Op& op, const row_state& state) {
+  C pass(C* s, std::int64_t n, std::int64_t first_key, const Op& op, const row_state& state, std::int64_t room) {
     using B = simd::batch<C, Arch>;
     if constexpr (listed_ || lane_masks_) {
       if (lane_masks_ || check_each_) {
@@ -233,10 +247,10 @@ class row_softmax {
             return placed;
           }
         };
-        return transform_scores<Arch>(s, n, first_key, op, mask);
+        return transform_scores<Arch>(s, n, first_key, op, mask, room);
       }
     }
-    return transform_scores<Arch>(s, n, first_key, op, no_lane_mask{});
+    return transform_scores<Arch>(s, n, first_key, op, no_lane_mask{}, room);
   }
 
   /// A row whose maximum is -inf may hold a NaN that the lane maximum passed over.

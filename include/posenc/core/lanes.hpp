@@ -22,6 +22,11 @@ struct lanes {
     return B(*p);
   }
   static void store(B* p, const B& x) { *p = x; }
+  /// table[x] on each lane, where x is an integer from 0 to 2^24.
+  template <class S>
+  static B gather(const S* table, const B& x) {
+    return B(table[static_cast<std::int64_t>(x)]);
+  }
   template <class S>
   static B broadcast(const S& x) {
     return B(x);

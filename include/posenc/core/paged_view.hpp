@@ -5,15 +5,17 @@
 ///   at(b, t)     = first(b) + t
 ///   row(b, t, h) = data + entries[b * pages_per_row + at / page_tokens] * steps.page
 ///                       + (at % page_tokens) * steps.token + h * steps.head
-///   posenc::paged_view k{pool, {.tokens = 40, .heads = 8, .dim = 128}, {.page = 16 * 1024, .token = 1024, .head = 128},
+///   posenc::paged_view k{pool,
+///                        {.tokens = 40, .heads = 8, .dim = 128},
+///                        {.page = 16 * 1024, .token = 1024, .head = 128},
 ///                        {.entries = table, .pages_per_row = 3, .page_tokens = 16, .pages = 64}};
 /// A ring of W slots whose oldest token lies in slot s is the same with W tokens a page, a table that names its page
 /// twice and first = s. It owns nothing, is passed by value, and its table and firsts must outlive it.
 /// Domain  any positive page size; powers of two are found by shift and mask. Strides count elements, of any sign.
 ///         The entries that `tokens` need are checked when the view is made; the others may hold anything.
 /// Cost    one step per page when it is made; row() reads one entry.
-/// Throws  std::invalid_argument for what view refuses, a table that is too short or of another size, a page outside the
-///         pool.
+/// Throws  std::invalid_argument for what view refuses, a table that is too short or of another size, or a page outside
+///         the pool.
 
 #include <posenc/core/view.hpp>
 

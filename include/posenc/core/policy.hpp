@@ -28,6 +28,7 @@
 /// A row op may be evaluated on lanes past the last key; those lanes are discarded. Id arrays and lines carry
 /// `lane_slack` elements past their end so that such reads stay in bounds.
 
+#include <posenc/core/distances.hpp>
 #include <posenc/core/lanes.hpp>
 #include <posenc/core/positions.hpp>
 
@@ -41,69 +42,6 @@
 #include <utility>
 
 namespace posenc {
-
-/// Elements that every array read by a row op has past its last one, whatever the Arch.
-inline constexpr int lane_slack = 16;
-
-/// One line of the score matrix: what a hook knows about the query.
-struct row {
-  std::int64_t batch = 0;
-  std::int64_t head = 0;
-  std::int64_t kv_head = 0;
-  std::int64_t query_index = 0;
-  std::int64_t query_position = 0;
-};
-
-/// Key k stands at first + k.
-struct contiguous_keys {
-  static constexpr bool contiguous = true;
-  std::int64_t first = 0;
-  [[nodiscard]] constexpr std::int64_t position(std::int64_t k) const noexcept {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(k));
-  }
-};
-
-/// Key k stands at ids[k]; `ids` has `lane_slack` readable elements past its end.
-struct listed_keys {
-  static constexpr bool contiguous = false;
-  const std::int64_t* ids = nullptr;
-  [[nodiscard]] constexpr std::int64_t position(std::int64_t k) const noexcept { return ids[k]; }
-};
-
-/// a - b, held at +-2^62, so that an index can be added to it.
-[[nodiscard]] constexpr std::int64_t position_difference(std::int64_t a, std::int64_t b) noexcept {
-  constexpr std::int64_t bound = std::int64_t{1} << 62;
-  const auto wrapped = static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
-  if ((a < b) != (wrapped < 0)) return a < b ? -bound : bound;
-  return std::clamp(wrapped, -bound, bound);
-}
-
-namespace detail {
-/// a + b, held at the ends of int64.
-[[nodiscard]] constexpr std::int64_t saturating_add(std::int64_t a, std::int64_t b) noexcept {
-  if (b > 0 && a > std::numeric_limits<std::int64_t>::max() - b) return std::numeric_limits<std::int64_t>::max();
-  if (b < 0 && a < std::numeric_limits<std::int64_t>::min() - b) return std::numeric_limits<std::int64_t>::min();
-  return a + b;
-}
-}  // namespace detail
-
-/// key position - query position for the lanes k, k + 1, ...: formed in int64, exact in float up to 2^24 and in double
-/// up to 2^53, within one step of the scalar beyond.
-template <class B, class Keys>
-[[nodiscard]] B distance(const Keys& keys, const row& r, std::int64_t k) {
-  using L = lanes<B>;
-  using scalar = typename L::scalar;
-  if constexpr (Keys::contiguous) {
-    // Autodiff scalars convert from double, arithmetic ones straight from the integer.
-    using number = std::conditional_t<std::is_arithmetic_v<scalar>, scalar, double>;
-    return L::iota() + L::broadcast(static_cast<number>(position_difference(keys.first, r.query_position) + k));
-  } else {
-    double difference[L::size];
-    for (int i = 0; i < L::size; ++i)
-      difference[i] = static_cast<double>(position_difference(keys.position(k + i), r.query_position));
-    return L::load(difference);
-  }
-}
 
 /// The integers lo <= x < hi; hi = `highest` leaves the upper end open, so that the last int64 is inside too.
 struct interval {

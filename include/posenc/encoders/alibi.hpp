@@ -112,8 +112,8 @@ class alibi {
     posenc::row from = r;
     if (form_ == alibi_form::key_only) from.query_position = 0;
     const bool absolute = form_ == alibi_form::symmetric;
-    return [slope, from, absolute, keys](const B& s, std::int64_t k) {
-      const B d = distance<B>(keys, from, k);
+    return [slope, absolute, distance = row_distances<B, Keys>(keys, from)](const B& s, std::int64_t k) {
+      const B d = distance(k);
       const B signed_distance = absolute ? B(-L::abs(d)) : d;
       return B(s + slope * signed_distance);
     };

@@ -96,8 +96,8 @@ class alibi_two_sided {
     const B past = L::broadcast(past_[static_cast<std::size_t>(r.head)]);
     const B future = B(-L::broadcast(future_[static_cast<std::size_t>(r.head)]));
     const B zero = L::broadcast(0);
-    return [past, future, zero, keys, r](const B& s, std::int64_t k) {
-      const B d = distance<B>(keys, r, k);
+    return [past, future, zero, distance = row_distances<B, Keys>(keys, r)](const B& s, std::int64_t k) {
+      const B d = distance(k);
       return B(s + L::select(L::greater(d, zero), future, past) * d);
     };
   }

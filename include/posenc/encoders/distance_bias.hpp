@@ -157,18 +157,32 @@ class distance_bias {
           return combine<B>(s, lanes<B>::load(value));
         };
       } else {
-        return [rule = rule, line, lo = lo, keys, r](const B& s, std::int64_t k) {
-          T value[lanes<B>::size];
-          for (int i = 0; i < lanes<B>::size; ++i) {
-            const std::int64_t d = position_difference(keys.position(k + i), r.query_position);
-            value[i] = line ? line[d - lo] : (*rule)(r.head, d);
-          }
-          return combine<B>(s, lanes<B>::load(value));
+        // Lines are those of arithmetic scalars, whose contiguous keys are dealt with above.
+        const listed_look_up<B, T> table(as_listed(keys), r, line, lo, lo + length - 1);
+        return [rule = rule, lined = line != nullptr, table, keys, r](const B& s, std::int64_t k) POSENC_LAMBDA_INLINE {
+          if (lined) [[likely]]
+            return combine<B>(s, table(k));
+          return combine<B>(s, evaluated<B>(*rule, keys, r, k));
         };
       }
     }
 
    private:
+    template <class Keys>
+    static listed_keys as_listed(const Keys& keys) {
+      if constexpr (Keys::contiguous) {
+        return {};
+      } else {
+        return keys;
+      }
+    }
+    template <class B, class Keys>
+    static B evaluated(const Rule& rule, const Keys& keys, const posenc::row& r, std::int64_t k) {
+      T value[lanes<B>::size];
+      for (int i = 0; i < lanes<B>::size; ++i)
+        value[i] = rule(r.head, position_difference(keys.position(k + i), r.query_position));
+      return lanes<B>::load(static_cast<const T*>(value));
+    }
     template <class B>
     static B combine(const B& s, const B& value) {
       if constexpr (detail::rule_multiplies<Rule>) {

@@ -63,12 +63,8 @@ class toeplitz {
           return B(s + lanes<B>::load(zero + std::clamp(start + k, -reach - lane_slack, reach)));
         };
       } else {
-        return [zero, reach, keys, q = r.query_position](const B& s, std::int64_t k) {
-          T value[lanes<B>::size];
-          for (int i = 0; i < lanes<B>::size; ++i)
-            value[i] = zero[std::clamp(position_difference(keys.position(k + i), q), -reach, reach)];
-          return B(s + lanes<B>::load(value));
-        };
+        return [value = listed_look_up<B, T>(keys, r, zero - reach, -reach, reach)](const B& s, std::int64_t k)
+                   POSENC_LAMBDA_INLINE { return B(s + value(k)); };
       }
     }
 

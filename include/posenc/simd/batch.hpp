@@ -111,13 +111,22 @@ template <class T, class A>
 #endif
 }
 
-/// The greatest lane.
+/// The greatest lane, by halves; which of NaN and a number counts is open.
 template <class T, class A>
 [[nodiscard]] POSENC_ALWAYS_INLINE T greatest(const xsimd::batch<T, A>& x) noexcept {
-  alignas(A::alignment()) T lane[xsimd::batch<T, A>::size];
+  constexpr std::size_t n = xsimd::batch<T, A>::size;
+#if defined(__AVX__)
+  if constexpr (std::same_as<T, float> && n == 8) {
+    const auto whole = static_cast<__m256>(x);
+    __m128 best = _mm_max_ps(_mm256_castps256_ps128(whole), _mm256_extractf128_ps(whole, 1));
+    best = _mm_max_ps(best, _mm_movehl_ps(best, best));
+    return _mm_cvtss_f32(_mm_max_ss(best, _mm_movehdup_ps(best)));
+  }
+#endif
+  alignas(A::alignment()) T lane[n];
   x.store_aligned(lane);
   T best = lane[0];
-  for (std::size_t i = 1; i < xsimd::batch<T, A>::size; ++i) best = lane[i] > best ? lane[i] : best;
+  for (std::size_t i = 1; i < n; ++i) best = lane[i] > best ? lane[i] : best;
   return best;
 }
 
