@@ -4,11 +4,10 @@
 #include <posenc/attention/bias.hpp>
 #include <posenc/attention/masks.hpp>
 #include <posenc/attention/modifiers.hpp>
-#include <posenc/attention/score_pass.hpp>
 #include <posenc/encoders/alibi.hpp>
 #include <posenc/encoders/relative_bucket.hpp>
 
-#include "support/measure.hpp"
+#include "support/score_pass.hpp"
 
 namespace {
 
@@ -17,20 +16,7 @@ constexpr std::int64_t heads = 8;
 
 template <class Policy>
 void pass(benchmark::State& state, const Policy& policy) {
-  using Arch = posenc::simd::default_arch;
-  using B = posenc::simd::batch<float, Arch>;
-  auto s = bench::normal<float>(keys);
-  const posenc::contiguous_keys at{0};
-  std::int64_t query = 0;
-  for (auto _ : state) {
-    const posenc::row r{.head = query % heads, .query_position = query % keys};
-    ++query;
-    const auto op = posenc::detail::make_logit_op<B>(policy.parts, r, at);
-    float m = posenc::detail::transform_scores<Arch>(s.data(), keys, 0, op, posenc::detail::no_lane_mask{});
-    bench::touch(&m);
-    bench::touch(s.data());
-  }
-  bench::per_element(state, keys);
+  bench::score_pass(state, policy, heads, keys);
 }
 
 void empty(benchmark::State& state) { pass(state, posenc::compose()); }
@@ -54,10 +40,7 @@ void streamed(benchmark::State& state) {
   for (auto _ : state) {
     const float* line = bias.data() + (row++ % rows) * keys;
     const auto op = [line](const B& x, std::int64_t k) { return B(x + B::load_unaligned(line + k)); };
-    float m = posenc::detail::transform_scores<posenc::simd::default_arch>(s.data(), keys, 0, op,
-                                                                           posenc::detail::no_lane_mask{});
-    bench::touch(&m);
-    bench::touch(s.data());
+    bench::transform_row(s, op);
   }
   bench::per_element(state, keys);
 }

@@ -2,7 +2,6 @@
 // Biases of the distance. One row of 4096 logits through the first softmax pass, to be read beside the empty pass, and
 // what it costs to make the lines of a call of 2048 queries and keys.
 #include <posenc/attention/bias.hpp>
-#include <posenc/attention/score_pass.hpp>
 #include <posenc/encoders/alibi_asymmetric.hpp>
 #include <posenc/encoders/alibi_grid.hpp>
 #include <posenc/encoders/dynamic_bias.hpp>
@@ -10,7 +9,7 @@
 #include <posenc/encoders/kerple.hpp>
 #include <posenc/encoders/sandwich.hpp>
 
-#include "support/measure.hpp"
+#include "support/score_pass.hpp"
 
 namespace {
 
@@ -49,38 +48,9 @@ posenc::fire<float> fire(float threshold) {
                               .bias2 = numbers(heads, 8)});
 }
 
-posenc::call call_of(std::int64_t queries, std::int64_t n_keys, const posenc::positions& query_at,
-                     const posenc::positions& key_at) {
-  return {.batch = 1,
-          .heads = heads,
-          .kv_heads = heads,
-          .queries = queries,
-          .keys = n_keys,
-          .dim = 0,
-          .value_dim = 0,
-          .query_positions = query_at,
-          .key_positions = key_at};
-}
-
 template <class Policy>
 void pass(benchmark::State& state, const Policy& policy, const posenc::positions& at = {}) {
-  using Arch = posenc::simd::default_arch;
-  using B = posenc::simd::batch<float, Arch>;
-  auto s = bench::normal<float>(keys);
-  const posenc::call c = call_of(keys, keys, at, at);
-  std::vector<std::byte> memory(posenc::detail::bound_bytes(policy, c) + 64);
-  const auto pack = posenc::detail::bind_policy<Arch>(policy, memory.data(), c);
-  std::int64_t query = 0;
-  for (auto _ : state) {
-    const std::int64_t i = query * 1021 % keys;
-    const posenc::row r{.head = query % heads, .query_index = i, .query_position = at(0, i)};
-    ++query;
-    const auto op = posenc::detail::make_logit_op<B>(pack, r, posenc::contiguous_keys{0});
-    float m = posenc::detail::transform_scores<Arch>(s.data(), keys, 0, op, posenc::detail::no_lane_mask{});
-    bench::touch(&m);
-    bench::touch(s.data());
-  }
-  bench::per_element(state, keys);
+  bench::score_pass(state, policy, heads, keys, at);
 }
 
 void empty(benchmark::State& state) { pass(state, posenc::compose()); }
@@ -118,7 +88,7 @@ BENCHMARK_CAPTURE(pass_grid, euclidean, posenc::grid_metric::euclidean)->Name("d
 template <class Encoder>
 void lines(benchmark::State& state, const Encoder& encoder, std::int64_t count) {
   constexpr std::int64_t n = 2048;
-  const posenc::call c = call_of(n, n, {}, {});
+  const posenc::call c = bench::call_of(heads, n, n);
   std::vector<std::byte> memory(encoder.workspace_bytes(c));
   for (auto _ : state) {
     auto bound = encoder.bind(memory.data(), c);

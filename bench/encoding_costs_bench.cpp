@@ -4,7 +4,6 @@
 // call takes. The ratio to `none` of the same run is the cost of an encoding.
 #include <posenc/attention/masks.hpp>
 #include <posenc/attention/modifiers.hpp>
-#include <posenc/attention/two_pass.hpp>
 #include <posenc/encoders/alibi.hpp>
 #include <posenc/encoders/alibi_asymmetric.hpp>
 #include <posenc/encoders/cope.hpp>
@@ -23,7 +22,7 @@
 #include <posenc/encoders/transformer_xl.hpp>
 #include <posenc/encoders/tupe.hpp>
 
-#include "support/prefill.hpp"
+#include "support/two_pass.hpp"
 
 #include <functional>
 #include <memory>
@@ -160,30 +159,15 @@ void register_all() {
 }
 
 /// cope needs whole rows; its cost is that of the two-pass path under it.
-void two_pass(benchmark::State& state, bool with_cope) {
+void two_pass_none(benchmark::State& state) {
   const std::int64_t n = state.range(0);
-  const posenc::shape s{1, n, heads, dim};
-  auto q = bench::normal<float>(static_cast<std::size_t>(s.elements()), 1), k = q, v = q;
-  std::vector<float> out(q.size());
-  const auto by = posenc::head_major(s);
-  const posenc::view<float> vq{q.data(), s, by}, vk{k.data(), s, by}, vv{v.data(), s, by}, vo{out.data(), s, by};
-  const auto run = [&](const auto& policy) {
-    std::vector<std::byte> workspace(posenc::attention_two_pass_workspace(vq, vk, vv, vo, policy));
-    for (auto _ : state) {
-      posenc::attention_two_pass(vq, vk, vv, vo, policy, {.workspace = workspace});
-      bench::touch(out.data());
-    }
-    state.counters["workspace_bytes"] = static_cast<double>(workspace.size());
-  };
-  bench::flops(state, 4.0 * heads * bench::causal_pairs(n) * static_cast<double>(dim));
-  if (with_cope) {
-    run(posenc::compose(posenc::cope<float>({.head_dim = dim}, numbers(64 * dim)), posenc::causal{}));
-  } else {
-    run(posenc::compose(posenc::causal{}));
-  }
+  bench::two_pass(state, n, n, dim, posenc::compose(posenc::causal{}));
 }
-void two_pass_none(benchmark::State& state) { two_pass(state, false); }
-void two_pass_cope(benchmark::State& state) { two_pass(state, true); }
+void two_pass_cope(benchmark::State& state) {
+  const std::int64_t n = state.range(0);
+  bench::two_pass(state, n, n, dim,
+                  posenc::compose(posenc::cope<float>({.head_dim = dim}, numbers(64 * dim)), posenc::causal{}));
+}
 BENCHMARK(two_pass_none)
     ->Name("attention_two_pass/prefill/none/8_heads")
     ->Args({1024, dim})

@@ -4,38 +4,16 @@
 // gflops counts the products of queries, keys and values alone, so its ratio to `fused/none` is the ratio of the times.
 #include <posenc/attention/masks.hpp>
 #include <posenc/attention/modifiers.hpp>
-#include <posenc/attention/two_pass.hpp>
 #include <posenc/encoders/cope.hpp>
 
-#include "support/prefill.hpp"
+#include "support/two_pass.hpp"
 
 namespace {
 
-constexpr std::int64_t heads = 8;
-
-/// The last `queries` of n tokens through the two-pass path.
+/// The last `queries` of as many tokens as the row's first argument says.
 template <class Policy>
 void two_pass(benchmark::State& state, std::int64_t queries, const Policy& policy) {
-  const std::int64_t n = state.range(0);
-  const std::int64_t dim = state.range(1);
-  const posenc::shape s{1, n, heads, dim};
-  const posenc::shape rows{1, queries, heads, dim};
-  auto q = bench::normal<float>(static_cast<std::size_t>(rows.elements()), 1);
-  auto k = bench::normal<float>(static_cast<std::size_t>(s.elements()), 2);
-  auto v = bench::normal<float>(static_cast<std::size_t>(s.elements()), 3);
-  std::vector<float> out(q.size());
-  const posenc::view<float> vq{q.data(), rows, posenc::head_major(rows)}, vk{k.data(), s, posenc::head_major(s)},
-      vv{v.data(), s, posenc::head_major(s)}, vo{out.data(), rows, posenc::head_major(rows)};
-  const posenc::positions at = posenc::positions::from(n - queries);
-  std::vector<std::byte> workspace(
-      posenc::attention_two_pass_workspace(vq, vk, vv, vo, policy, {.query_positions = at}));
-  for (auto _ : state) {
-    posenc::attention_two_pass(vq, vk, vv, vo, policy, {.query_positions = at, .workspace = workspace});
-    bench::touch(out.data());
-  }
-  const double pairs = queries == 1 ? static_cast<double>(n) : bench::causal_pairs(n);
-  bench::flops(state, 4.0 * heads * pairs * static_cast<double>(dim));
-  state.counters["workspace_bytes"] = static_cast<double>(workspace.size());
+  bench::two_pass(state, queries, state.range(0), state.range(1), policy);
 }
 
 posenc::cope<float> contextual(std::int64_t npos, std::int64_t dim) {

@@ -1,8 +1,6 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 // Biases by index tables and gates: one row of logits through the first softmax pass, beside the empty pass of the same
 // length; and attention of image windows with the decomposed bias, whose terms are products with the queries.
-#include <posenc/attention/attention.hpp>
-#include <posenc/attention/score_pass.hpp>
 #include <posenc/encoders/continuous_bias.hpp>
 #include <posenc/encoders/decomposed_bias.hpp>
 #include <posenc/encoders/forgetting.hpp>
@@ -13,7 +11,7 @@
 #include <posenc/encoders/tupe_bucket.hpp>
 #include <posenc/encoders/window_bias.hpp>
 
-#include "support/measure.hpp"
+#include "support/score_pass.hpp"
 
 namespace {
 
@@ -23,20 +21,7 @@ constexpr std::int64_t text_keys = 4096;
 
 template <class Policy>
 void pass(benchmark::State& state, const Policy& policy, std::int64_t keys) {
-  using Arch = posenc::simd::default_arch;
-  using B = posenc::simd::batch<float, Arch>;
-  auto s = bench::normal<float>(static_cast<std::size_t>(keys));
-  const posenc::contiguous_keys at{0};
-  std::int64_t query = 0;
-  for (auto _ : state) {
-    const std::int64_t i = query++ % keys;
-    const posenc::row r{.head = query % heads, .query_index = i, .query_position = i};
-    const auto op = posenc::detail::make_logit_op<B>(policy.parts, r, at);
-    float m = posenc::detail::transform_scores<Arch>(s.data(), keys, 0, op, posenc::detail::no_lane_mask{});
-    bench::touch(&m);
-    bench::touch(s.data());
-  }
-  bench::per_element(state, keys);
+  bench::score_pass(state, policy, heads, keys);
 }
 
 void empty_window(benchmark::State& state) { pass(state, posenc::compose(), window_keys); }
