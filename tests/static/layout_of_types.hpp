@@ -46,6 +46,7 @@ static_assert(is_plain<posenc::complex_order_options, 16>);
 static_assert(is_plain<posenc::table_extent, 16>);
 static_assert(is_plain<posenc::runge_kutta_options, 16>);
 static_assert(is_plain<posenc::window_shape, 16>);
+static_assert(is_plain<posenc::page_strides, 32>);
 static_assert(is_plain<posenc::shaw_options, 56>);
 static_assert(is_plain<posenc::deberta_options, 40>);
 static_assert(is_plain<posenc::transformer_xl_options, 48>);
@@ -55,6 +56,8 @@ static_assert(is_plain<posenc::cope_options, 24>);
 // What holds pointers and containers depends on their width, and on nothing else.
 static_assert(sizeof(void*) != 8 || is_plain<posenc::view<float>, 72>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::view<const double>, 72>);
+static_assert(sizeof(void*) != 8 || is_plain<posenc::paged_view<float>, 152>);
+static_assert(sizeof(void*) != 8 || is_plain<posenc::page_table, 64>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::listed_keys, 24>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::positions, 48>);
 static_assert(sizeof(void*) != 8 || is_plain<posenc::real_positions, 24>);
@@ -115,7 +118,7 @@ static_assert(sizeof(posenc::rope<float>) == 280 && sizeof(posenc::alibi<float>)
 static_assert(sizeof(posenc::sinusoidal<float>) == 104 && sizeof(posenc::learned<float>) == 72);
 static_assert(sizeof(posenc::relative_bucket<float>) == 120 && sizeof(posenc::toeplitz<float>) == 40);
 static_assert(sizeof(posenc::rope_table<float>) == 128 && sizeof(posenc::rope_schedule) == 40);
-static_assert(sizeof(posenc::attention_options<float>) == 208 && sizeof(posenc::attention_options<double>) == 208);
+static_assert(sizeof(posenc::attention_options<float>) == 288 && sizeof(posenc::attention_options<double>) == 288);
 static_assert(sizeof(posenc::timestep<float>) == 64 && sizeof(posenc::grid_sinusoidal<float>) == 112);
 static_assert(sizeof(posenc::grid_detr) == 72 && sizeof(posenc::fourier_features) == 64);
 static_assert(sizeof(posenc::segment<float>) == 72 && sizeof(posenc::axial<float>) == 40);

@@ -4,9 +4,10 @@
 /// Fused attention under any policy:
 ///   out(i) = sum_j softmax_j(op(scale * q(i).k(j))) v(j)
 /// Shapes   q [batch, query, head, dim], k and v [batch, key, kv_head, ...], out as q with v's dim. heads is a multiple
-///          of kv_heads; consecutive query heads share a key head. k and v are views of any strides or paged views of a
-///          cache (paged_view.hpp), whose keys stand in the order of their positions wherever they lie; float, double, half or bfloat16
-///          storage, each argument its own; arithmetic in float, in double where one of them is double.
+///          of kv_heads; consecutive query heads share a key head. k and v are views of any strides, or paged views of
+///          a cache (paged_view.hpp), whose keys stand in the order of their positions wherever they lie; float,
+///          double, half or bfloat16 storage, each argument its own; arithmetic in float, in double where one of them
+///          is double.
 /// Rules    masked keys and values never contribute, not even NaN or Inf; a row without a visible key gives zeros and a
 ///          log-sum-exp of -inf (of its sink, if the policy has one). NaN stays in its row. q is rotated if the policy
 ///          holds a rotation, k only with `.keys = key_state::unrotated`.

@@ -75,7 +75,13 @@ void embed(const Part& part, view<U> x, const positions& at = {}) {
 template <class... Parts, class U>
 void rotate(const policy<Parts...>& pack, view<U> x, const positions& at = {}) {
   const auto one = [&](const auto& part) {
-    if constexpr (requires { part.rotate(x, at); }) part.rotate(x, at);
+    if constexpr (requires { part.rotate(x, at); }) {
+      part.rotate(x, at);
+    } else {
+      static_assert(
+          !requires { part.rotate_keys(x, at); },
+          "posenc::rotate: a part turns queries and keys differently; call its rotate_queries or rotate_keys");
+    }
   };
   std::apply([&](const auto&... part) { (one(part), ...); }, pack.parts);
 }

@@ -175,7 +175,7 @@ class fused_block {
     const std::int64_t lo = rows_.tile.lo;
     read_.for_value_runs(b_, kv_head_, lo + seen.lo, lo + seen.hi, [&](std::int64_t j, const auto& values) {
       for (std::int64_t i = j; i < j + values.n; ++i)
-        if (weight[i - lo] != 0 && rows_.my.state[r].keys.contains(i))
+        if (rows_.my.state[r].keys.contains(i) && weight[i - lo] != 0)
           kernels::add_scaled<Arch>(to, weight[i - lo], values.first + (i - j) * values.step, in_.c.value_dim);
     });
   }

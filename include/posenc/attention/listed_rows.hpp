@@ -2,8 +2,9 @@
 #pragma once
 /// @file
 /// The ids of listed keys as the kernels of attention read them, made once per call: int64 for masks, offsets for
-/// lanes, and whether they are sorted.
-/// Cost     some 40 instructions a key; 12 bytes a key and 32 a batch row in the workspace.
+/// lanes, and whether they are sorted; and the masks by position of ids in no order.
+/// Cost     some 40 instructions a key; 12 bytes a key and 32 a batch row in the workspace. A mask by position is two
+///          comparisons a batch of lanes for each of a row's intervals.
 
 #include <posenc/core/policy.hpp>
 
@@ -42,5 +43,51 @@ struct listed_row {
   }
   return rows;
 }
+
+/// Whether the keys of the lanes k, k + 1, ... stand in the intervals of a row.
+template <class B>
+class listed_mask {
+  using L = lanes<B>;
+  using scalar = typename L::scalar;
+
+ public:
+  listed_mask(const listed_keys& keys, const interval_list& allowed) : keys_(keys), allowed_(&allowed) {
+    on_lanes_ = keys.offsets != nullptr && allowed.size() <= most_;
+    for (int i = 0; on_lanes_ && i < allowed.size(); ++i) {
+      // Offsets lie within 2^23: a bound further off lets all through, or none.
+      constexpr std::int64_t bound = (std::int64_t{1} << 23) + 2;
+      const auto offset = [&](std::int64_t p) {
+        return static_cast<scalar>(std::clamp(position_difference(p, keys.base), -bound, bound));
+      };
+      below_[i] = offset(allowed[i].lo) - 1;
+      end_[i] = allowed[i].hi == interval::highest ? static_cast<scalar>(bound) : offset(allowed[i].hi);
+    }
+  }
+  [[nodiscard]] POSENC_ALWAYS_INLINE typename L::mask operator()(std::int64_t k) const {
+    if (on_lanes_ && allowed_->size() > 0) [[likely]] {
+      const B at = L::load(keys_.offsets + k);
+      auto seen = L::greater(at, L::broadcast(below_[0])) && L::greater(L::broadcast(end_[0]), at);
+      if (allowed_->size() == 2)
+        seen = seen || (L::greater(at, L::broadcast(below_[1])) && L::greater(L::broadcast(end_[1]), at));
+      return seen;
+    }
+    return one_by_one(k);
+  }
+
+ private:
+  static constexpr int most_ = 2;  // more of them are rare
+
+  [[nodiscard]] typename L::mask one_by_one(std::int64_t k) const {
+    bool seen[L::size];
+    for (int i = 0; i < L::size; ++i) seen[i] = allowed_->contains(keys_.position(k + i));
+    return L::mask_from(seen);
+  }
+
+  listed_keys keys_;
+  const interval_list* allowed_;
+  bool on_lanes_ = false;
+  scalar below_[most_]{};
+  scalar end_[most_]{};
+};
 
 }  // namespace posenc::detail

@@ -7,6 +7,7 @@
 
 #include <posenc/attention/call.hpp>
 #include <posenc/attention/content.hpp>
+#include <posenc/attention/listed_rows.hpp>
 #include <posenc/attention/score_pass.hpp>
 #include <posenc/attention/scratch.hpp>
 #include <posenc/kernels/tile.hpp>
@@ -234,21 +235,20 @@ class row_softmax {
   template <class Op>
   C pass(C* s, std::int64_t n, std::int64_t first_key, const Op& op, const row_state& state, std::int64_t room) {
     using B = simd::batch<C, Arch>;
-    if constexpr (listed_ || lane_masks_) {
-      if (lane_masks_ || check_each_) {
-        const auto mask = [&](std::int64_t k) {
-          bool seen[lanes<B>::size];
-          for (int i = 0; i < lanes<B>::size; ++i)
-            seen[i] = !check_each_ || state.by_position.contains(keys_->position(k + i));
-          const auto placed = lanes<B>::mask_from(seen);
-          if constexpr (lane_masks_) {
-            return placed && make_lane_mask<B>(in_.pack, state.at, *keys_)(k);
-          } else {
-            return placed;
-          }
-        };
-        return transform_scores<Arch>(s, n, first_key, op, mask, room);
+    if constexpr (listed_) {
+      if (check_each_) {
+        const listed_mask<B> placed(*keys_, state.by_position);
+        if constexpr (lane_masks_) {
+          const auto own = make_lane_mask<B>(in_.pack, state.at, *keys_);
+          return transform_scores<Arch>(
+              s, n, first_key, op, [&](std::int64_t k) { return placed(k) && own(k); }, room);
+        } else {
+          return transform_scores<Arch>(s, n, first_key, op, placed, room);
+        }
       }
+    }
+    if constexpr (lane_masks_) {
+      return transform_scores<Arch>(s, n, first_key, op, make_lane_mask<B>(in_.pack, state.at, *keys_), room);
     }
     return transform_scores<Arch>(s, n, first_key, op, no_lane_mask{}, room);
   }

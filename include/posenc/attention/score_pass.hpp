@@ -38,8 +38,8 @@ template <class B, class Count>
   return L::select(L::greater(B(static_cast<typename L::scalar>(std::int64_t{count})), L::iota()), x, other);
 }
 
-/// s[j] = op(s[j], first_key + j), -inf where `mask` hides the key; returns the maximum. Of `room` elements those behind
-/// the n-th may become -inf.
+/// s[j] = op(s[j], first_key + j), -inf where `mask` hides the key; returns the maximum. Of `room` elements those
+/// behind the n-th may become -inf.
 template <class Arch, class C, class Op, class Mask>
 POSENC_ALWAYS_INLINE C transform_scores(C* s, std::int64_t n, std::int64_t first_key, const Op& op, const Mask& mask,
                                         std::int64_t room = 0) noexcept {

@@ -7,7 +7,7 @@
 /// Error    formed in int64 or from exact offsets: exact in float up to 2^24 and in double up to 2^53, within one step
 ///          beyond. Lanes of contiguous keys count from a first one that may be rounded: exact 16 less far, then two
 ///          steps.
-/// Cost     on lanes 3 instructions where keys are contiguous or listed with offsets; listed without, some 20 a key.
+/// Cost     2 to 4 instructions a batch of lanes where keys are contiguous or listed with offsets, else some 20 a key.
 
 #include <posenc/config.hpp>
 #include <posenc/core/lanes.hpp>

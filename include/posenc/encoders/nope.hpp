@@ -5,7 +5,7 @@
 /// second layer on; without a mask attention commutes with every permutation of the tokens.
 /// Who uses it  every fourth layer of Llama 4 and SmolLM3, the full-attention layers of Cohere 2.
 /// Also here: the free function `rotate`, which turns x by any encoder that rotates and leaves it alone, bit for bit,
-/// for any other.
+/// for any other. Encoders that turn queries and keys differently (xpos) are refused.
 
 #include <posenc/core/positions.hpp>
 #include <posenc/core/traits.hpp>
@@ -26,7 +26,13 @@ struct nope {
 /// `encoder.rotate(x, at)` where the encoder rotates; nothing otherwise.
 template <class Encoder, class U>
 void rotate(const Encoder& encoder, view<U> x, const positions& at = {}) {
-  if constexpr (requires { encoder.rotate(x, at); }) encoder.rotate(x, at);
+  if constexpr (requires { encoder.rotate(x, at); }) {
+    encoder.rotate(x, at);
+  } else {
+    static_assert(
+        !requires { encoder.rotate_keys(x, at); },
+        "posenc::rotate: this encoder turns queries and keys differently; call rotate_queries or rotate_keys");
+  }
 }
 
 }  // namespace posenc

@@ -148,8 +148,7 @@ class relative_terms {
         const stretch all = stretch_of(p, n, 0, t_.keys);
         if (all.count == 0) continue;
         // Few rows are not worth the packing.
-        shared = n >= 4 && all.count <= size_.packed && all.spread <= t_.rows &&
-                 t_.rows + term_rows <= most_places;
+        shared = n >= 4 && all.count <= size_.packed && all.spread <= t_.rows && t_.rows + term_rows <= most_places;
         one_row_ = all.count == 1;
         if (shared) {
           base_ = all.place;

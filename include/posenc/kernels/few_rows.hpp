@@ -24,14 +24,16 @@ struct row_run {
 
 namespace detail {
 
-/// Asks for `count` rows of a run, or of what comes after it, that lie `prefetched` bytes of rows behind row j.
+/// Asks for `Count` rows of a run, or of what comes after it, that lie `prefetched` bytes of rows behind row j.
 template <int Count, class S>
 POSENC_ALWAYS_INLINE void prefetch_rows(const row_run<S>& rows, std::int64_t j, std::int64_t dim) noexcept {
 #if defined(__GNUC__)
   constexpr std::int64_t prefetched = 8192;
   constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(S));
   const std::int64_t bytes = dim * static_cast<std::int64_t>(sizeof(S));
-  const std::int64_t at = j + std::max<std::int64_t>(prefetched / std::max<std::int64_t>(bytes, 64), Count);
+  // What comes after the run is known for as many rows as the run has.
+  const std::int64_t ahead = std::max<std::int64_t>(prefetched / std::max<std::int64_t>(bytes, 64), Count);
+  const std::int64_t at = j + std::min(ahead, rows.n);
   for (std::int64_t i = at; i < at + Count; ++i) {
     if (i >= rows.n && !rows.next) return;
     const S* row = i < rows.n ? rows.first + i * rows.step : rows.next + (i - rows.n) * rows.step;

@@ -1,9 +1,13 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 // What attention allocates.
 #include <posenc/attention/attention.hpp>
+#include <posenc/attention/contiguous_cache.hpp>
 #include <posenc/attention/masks.hpp>
 #include <posenc/attention/modifiers.hpp>
+#include <posenc/attention/paged_cache.hpp>
+#include <posenc/attention/ring_cache.hpp>
 #include <posenc/encoders/alibi.hpp>
+#include <posenc/encoders/rope.hpp>
 
 #include "support/catch.hpp"
 #include "support/count_allocations.hpp"
@@ -75,8 +79,42 @@ TEST_CASE("attention never writes outside its workspace or its output") {
   for (std::size_t i = 0; i < out.size(); ++i) REQUIRE((out[i] == -5.0f) == (i % 16 >= 9));
 }
 
-TEST_CASE("at 8192 queries and keys the extra memory grows with the keys alone") {
-  // heads x queries x keys floats would be 512 MiB; a tile of every kind and the scratch of 96 rows is 160 KiB.
+TEST_CASE("at 16384 queries and keys nothing is proportional to queries x keys") {
+  // queries x keys floats would be 1 GiB.
+  constexpr std::int64_t n = 16384;
+  std::mt19937 random(4);
+  auto q = random_stored<float>(random, {1, n, 1, 8});
+  auto k = random_stored<float>(random, {1, n, 1, 8});
+  auto v = random_stored<float>(random, {1, n, 1, 8});
+  stored<float> out({1, n, 1, 8});
+  stored<float> own({1, n, 1, 8});
+  const auto policy = policy_of(1);
+  std::vector<std::int64_t> ids(n);
+  for (std::int64_t i = 0; i < n; ++i) ids[static_cast<std::size_t>(i)] = i;
+  const auto needed = [&](std::int64_t tokens, bool listed) {
+    posenc::attention_options<float> options;
+    if (listed)
+      options.key_positions = posenc::positions::listed(std::span(ids).first(static_cast<std::size_t>(tokens)));
+    const posenc::shape s{.tokens = tokens, .dim = 8};
+    return posenc::attention_workspace(posenc::view{q.data.data(), s}, posenc::view{k.data.data(), s},
+                                       posenc::view{v.data.data(), s}, posenc::view{out.data.data(), s}, policy,
+                                       options);
+  };
+  for (const bool listed : {false, true}) {
+    CHECK(needed(n, listed) <= 4 * needed(n / 4, listed));
+    CHECK(needed(n, listed) < std::size_t{n} * n / 500);
+  }
+  posenc::attention_options<float> options;
+  const counts without = count([&] { posenc::attention(q.view(), k.view(), v.view(), own.view(), policy, options); });
+  CHECK(without.number == 1);
+  CHECK(without.bytes == needed(n, false));
+  std::vector<std::byte> memory(needed(n, false));
+  options.workspace = memory;
+  CHECK(count([&] { posenc::attention(q.view(), k.view(), v.view(), out.view(), policy, options); }).number == 0);
+  CHECK(out.data == own.data);
+}
+
+TEST_CASE("listed ids take memory by the key, a window of them no more") {
   constexpr std::int64_t n = 8192;
   std::mt19937 random(4);
   auto q = random_stored<float>(random, {1, n, 2, 16});
@@ -91,7 +129,32 @@ TEST_CASE("at 8192 queries and keys the extra memory grows with the keys alone")
     posenc::attention(q.view(), k.view(), v.view(), out.view(), policy,
                       {.key_positions = posenc::positions::listed(ids)});
   });
-  CHECK(contiguous.bytes <= 160 * 1024);
-  CHECK(listed.bytes <= 160 * 1024 + 8 * (n + posenc::lane_slack));
+  // An id and its distance from the first one.
+  CHECK(listed.bytes <= contiguous.bytes + (8 + 4) * (n + posenc::lane_slack) + 128);
+  CHECK(listed.bytes > contiguous.bytes);
   CHECK(contiguous.number == 1);
+  CHECK(listed.number == 1);
+}
+
+TEST_CASE("caches allocate when they are made, not when tokens come, go or move") {
+  std::mt19937 random(3);
+  const auto policy = posenc::compose(posenc::rope<float>({.head_dim = 8}), posenc::causal{});
+  auto k = random_stored<float>(random, {.tokens = 7, .heads = 2, .dim = 8});
+  const posenc::cache_options options{.capacity = 40, .kv_heads = 2, .dim = 8};
+  posenc::page_pool<Eigen::half> pool({.pages = 20, .page_tokens = 4, .kv_heads = 2, .dim = 8});
+  posenc::contiguous_cache<Eigen::half> contiguous(options);
+  posenc::ring_cache<Eigen::half> ring(options);
+  posenc::paged_cache<Eigen::half> paged(pool);
+  const auto use = [&](auto& cache) {
+    for (int i = 0; i < 5; ++i) cache.append(k.view(), k.view(), policy);
+    cache.truncate(30);
+    cache.shift(-3, policy);
+    cache.erase(4, 5, policy);
+    cache.drop_first(9);
+    for (int i = 0; i < 3; ++i) cache.append(k.view(), k.view(), policy);
+  };
+  CHECK(count([&] { use(contiguous); }).number == 0);
+  CHECK(count([&] { use(ring); }).number == 0);
+  CHECK(count([&] { use(paged); }).number == 0);
+  CHECK(count([&] { posenc::paged_cache<Eigen::half> other = paged.fork(); }).number > 0);
 }

@@ -64,8 +64,8 @@ struct paged {
     const std::int64_t page = size * s.heads * s.dim;
     pool.assign(static_cast<std::size_t>(s.batch * per_row * page), nan_f);
     const posenc::page_strides steps{.page = page, .token = s.dim, .head = size * s.dim};
-    const posenc::page_table pages{.entries = table, .pages_per_row = per_row, .page_tokens = size,
-                                   .pages = s.batch * per_row, .first = first};
+    const posenc::page_table pages{
+        .entries = table, .pages_per_row = per_row, .page_tokens = size, .pages = s.batch * per_row, .first = first};
     const posenc::paged_view<float> to(pool.data(), s, steps, pages);
     for (std::int64_t b = 0; b < s.batch; ++b)
       for (std::int64_t t = 0; t < s.tokens; ++t)
