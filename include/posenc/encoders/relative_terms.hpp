@@ -23,8 +23,9 @@ namespace detail {
 
 /// Rows of a tile whose query positions lie within this many of each other share one product.
 inline constexpr std::int64_t shared_spread = 16;
-/// Rows, or keys, of one block of products.
+/// Rows of one block of products with the table, and keys of one.
 inline constexpr std::int64_t term_rows = 6;
+inline constexpr std::int64_t term_keys = 24;
 /// Distances whose places one block holds; blocks of more go pair by pair.
 inline constexpr std::int64_t most_places = 256;
 
@@ -37,8 +38,8 @@ struct relative_scratch {
       : step(columns + shared_spread + 80 + lane_slack), packed(columns + rows) {
     line = 0;
     block = line + rows * step;
-    keys = block + term_rows * std::max(step, rows + 80 + lane_slack);
-    panels = keys + term_rows * dim;
+    keys = block + term_keys * std::max(step, rows + 80 + lane_slack);
+    panels = keys + term_keys * dim;
     total = panels + (packed + 64) * dim;
   }
 };
@@ -78,8 +79,8 @@ class relative_terms {
   void key_terms() {
     for_runs([&](std::int64_t from, std::int64_t n, bool shared) {
       if (shared && one_row_) return key_constant(from, n);
-      for (std::int64_t j = 0; j < t_.keys; j += term_rows) {
-        const std::int64_t m = std::min(term_rows, t_.keys - j);
+      for (std::int64_t j = 0; j < t_.keys; j += term_keys) {
+        const std::int64_t m = std::min(term_keys, t_.keys - j);
         if (!seen_by_any(from, n, j, m)) continue;
         C* key = scratch_ + size_.keys;
         for (std::int64_t i = 0; i < m; ++i) t_.copy_key(t_.first + j + i, key + i * t_.dim);
@@ -148,7 +149,7 @@ class relative_terms {
         const stretch all = stretch_of(p, n, 0, t_.keys);
         if (all.count == 0) continue;
         // Few rows are not worth the packing.
-        shared = n >= 4 && all.count <= size_.packed && all.spread <= t_.rows && t_.rows + term_rows <= most_places;
+        shared = n >= 4 && all.count <= size_.packed && all.spread <= t_.rows && t_.rows + term_keys <= most_places;
         one_row_ = all.count == 1;
         if (shared) {
           base_ = all.place;
@@ -178,16 +179,18 @@ class relative_terms {
     C* out = slices ? line(from) : scratch_ + size_.block;
     const std::int64_t step = slices ? stride_ * size_.step : size_.step;
     const std::int64_t first = multiply(query + from * t_.dim, stride_ * t_.dim, m, s, out, step);
-    if (!slices) read_places(s.least, s.greatest - s.least + 1, first);
+    if (!slices && !one_row_) read_places(s.least, s.greatest - s.least + 1, first);
     for (std::int64_t i = 0; i < m; ++i) {
       const std::int64_t r = from + i * stride_;
       if (!sees(t_.seen[r])) continue;
       const C* products = out + i * step;
+      lines[r] = line(r);
       if (slices) {
         lines[r] = products + (distance_at(r, 0) - table_.least() - first);
+      } else if (one_row_) {
+        std::fill(line(r) + t_.seen[r].lo, line(r) + t_.seen[r].hi, products[s.place - first]);
       } else {
         expand(products, r);
-        lines[r] = line(r);
       }
     }
   }
@@ -204,8 +207,9 @@ class relative_terms {
     const interval& v = t_.seen[r];
     C* to = line(r);
     const std::int32_t* place = places_.data() + (distance_at(r, v.lo) - from_);
-    if (one_row_) {
-      std::fill(to + v.lo, to + v.hi, products[*place]);
+    const std::int64_t last = v.hi - 1 - v.lo;
+    if (place[last] - place[0] == last) {  // places rise by one at most, so each distance has its own
+      std::copy_n(products + *place, last + 1, to + v.lo);
       return;
     }
     for (std::int64_t j = v.lo; j < v.hi; ++j) to[j] = products[*place++];
