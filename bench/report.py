@@ -133,7 +133,7 @@ def sections():
         for dim in (64, 128)]
 
     yield "Instructions of a policy", (
-        "Per visible pair over those without one, counted by callgrind: one head, 256 queries and keys, dim 64."), [
+        "Per visible pair over those without one, counted by callgrind: one head, 512 queries and keys, dim 64."), [
             Target(case.removeprefix("prefill_"), "<=", limit, ("counts", case, "per_pair"),
                    ("counts", base, "per_pair"))
             for case, (base, limit) in counts.RATIOS.items()]

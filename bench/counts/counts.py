@@ -29,8 +29,8 @@ RATIOS = {
     "prefill_relative_bucket": ("prefill_none", 1.05),
     "prefill_kerple": ("prefill_none", 1.05),
     "prefill_toeplitz": ("prefill_none", 1.05),
-    "prefill_window_256": ("prefill_none", 1.05),
-    "prefill_window_128": ("prefill_none", 1.3),
+    "prefill_window_512": ("prefill_none", 1.05),
+    "prefill_window_256": ("prefill_none", 1.3),
     "prefill_softcap": ("prefill_none", 1.18),
     "prefill_shaw": ("prefill_none", 1.6),
 }

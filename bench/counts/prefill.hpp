@@ -1,7 +1,7 @@
 // Copyright (c) the posenc authors. SPDX-License-Identifier: MIT
 #pragma once
 /// @file
-/// Prefill of one head, 256 queries and keys of 64 channels, float.
+/// Prefill of one head, 512 queries and keys of 64 channels, float.
 
 #include <posenc/attention/attention.hpp>
 #include <posenc/attention/masks.hpp>
@@ -12,7 +12,7 @@
 
 namespace counts {
 
-inline constexpr std::int64_t tokens = 256;
+inline constexpr std::int64_t tokens = 512;
 inline constexpr std::int64_t causal_pairs = tokens * (tokens + 1) / 2;
 
 template <class Policy>

@@ -59,7 +59,9 @@ class llama {
       x += linear(matrix<T>(gate.cwiseProduct(linear(y, layer.w3))), layer.w2);
     }
     cache.advance(x.rows() / texts);
-    return linear(rms_norm(x, w_.last_norm, eps), w_.output);
+    // Logits are sums of terms much larger than themselves: the last product is formed in double.
+    const matrix<double> last = rms_norm(x, w_.last_norm, eps).template cast<double>();
+    return linear(last, matrix<double>(w_.output.template cast<double>())).template cast<T>();
   }
   /// The same at positions that follow the cache; `first` is that of the first token in the cache.
   template <class Rotation>

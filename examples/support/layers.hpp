@@ -26,8 +26,8 @@ template <class T>
 [[nodiscard]] matrix<T> rms_norm(const matrix<T>& x, const row_vector<T>& gain, double eps) {
   matrix<T> y(x.rows(), x.cols());
   for (Eigen::Index t = 0; t < y.rows(); ++t) {
-    const T mean_square = x.row(t).squaredNorm() / static_cast<T>(x.cols());
-    y.row(t) = (x.row(t) / std::sqrt(mean_square + static_cast<T>(eps))).cwiseProduct(gain);
+    const double mean_square = x.row(t).template cast<double>().squaredNorm() / static_cast<double>(x.cols());
+    y.row(t) = (x.row(t) / static_cast<T>(std::sqrt(mean_square + eps))).cwiseProduct(gain);
   }
   return y;
 }

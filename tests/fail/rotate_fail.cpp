@@ -6,10 +6,13 @@
 #include <posenc/encoders/nope.hpp>
 #include <posenc/encoders/xpos.hpp>
 
-void turn(const posenc::xpos<float>& encoder, posenc::view<float> x) {
+void turn(const posenc::xpos<float>& encoder, const posenc::nope& none, posenc::view<float> x) {
+  posenc::rotate(none, x);
 #if CASE == 1
   posenc::rotate(encoder, x);
+#elif CASE == 2
+  posenc::rotate(posenc::compose(none, encoder), x);
 #else
-  posenc::rotate(posenc::compose(encoder), x);
+  encoder.rotate_keys(x);
 #endif
 }

@@ -27,16 +27,14 @@ extern "C" float plain_row(float* scores, std::int64_t n, std::int64_t, const po
   using lanes = posenc::lanes<batch>;
   const batch lowest(-std::numeric_limits<float>::infinity());
   batch highest = lowest;
-  posenc::simd::for_lanes<arch, float>(n, [&](std::int64_t j, auto at) POSENC_LAMBDA_INLINE {
-    const batch x = at.load(scores + j);
-    at.store(scores + j, x);
-    if constexpr (at.count_is_static) {
-      highest = xsimd::max(highest, x);
-    } else {
-      const auto inside = lanes::greater(batch(static_cast<float>(at.count)), lanes::iota());
-      highest = xsimd::max(highest, lanes::select(inside, x, lowest));
-    }
-  });
+  posenc::detail::for_scores<arch, float>(
+      n, posenc::detail::no_room{}, [&](std::int64_t j, auto at, auto count) POSENC_LAMBDA_INLINE {
+        batch x = at.load(scores + j);
+        if constexpr (!at.count_is_static)
+          x = lanes::select(lanes::greater(batch(static_cast<float>(count)), lanes::iota()), x, lowest);
+        at.store(scores + j, x);
+        highest = xsimd::max(highest, x);
+      });
   return posenc::simd::greatest(highest);
 }
 

@@ -15,19 +15,21 @@ namespace posenc::detail {
 /// Lets every lane through; tells the passes that there is no free-form mask.
 struct no_lane_mask {};
 
+/// Nothing behind the last element may be touched.
+struct no_room {};
+
 /// body(index, access, count) over n elements: whole batches, then the rest, as a whole batch too where `room` elements
 /// may be read and written; count is how many of its lanes are elements.
-template <class Arch, class C, class Body>
-POSENC_ALWAYS_INLINE void for_scores(std::int64_t n, std::int64_t room, const Body& body) noexcept {
+template <class Arch, class C, class Room, class Body>
+POSENC_ALWAYS_INLINE void for_scores(std::int64_t n, Room room, const Body& body) noexcept {
   constexpr std::int64_t step = simd::width<C, Arch>;
   std::int64_t j = 0;
   for (; j + step <= n; j += step) body(j, simd::whole<Arch, C>{}, std::integral_constant<std::int64_t, step>{});
   if (j == n) return;
-  if (j + step <= room) {
-    body(j, simd::whole<Arch, C>{}, n - j);
-  } else {
-    body(j, simd::part<Arch, C>{n - j}, n - j);
+  if constexpr (!std::same_as<Room, no_room>) {
+    if (j + step <= room) return body(j, simd::whole<Arch, C>{}, n - j);
   }
+  body(j, simd::part<Arch, C>{n - j}, n - j);
 }
 
 /// x in the first `count` lanes, `other` in the rest.
@@ -40,9 +42,9 @@ template <class B, class Count>
 
 /// s[j] = op(s[j], first_key + j), -inf where `mask` hides the key; returns the maximum. Of `room` elements those
 /// behind the n-th may become -inf.
-template <class Arch, class C, class Op, class Mask>
+template <class Arch, class C, class Op, class Mask, class Room = no_room>
 POSENC_ALWAYS_INLINE C transform_scores(C* s, std::int64_t n, std::int64_t first_key, const Op& op, const Mask& mask,
-                                        std::int64_t room = 0) noexcept {
+                                        Room room = {}) noexcept {
   using B = simd::batch<C, Arch>;
   const B lowest(-std::numeric_limits<C>::infinity());
   B highest = lowest;
@@ -57,8 +59,8 @@ POSENC_ALWAYS_INLINE C transform_scores(C* s, std::int64_t n, std::int64_t first
 }
 
 /// s[j] = exp(s[j] - highest); returns the sum. Of `room` elements those behind the n-th may become 0.
-template <class Arch, class C>
-POSENC_ALWAYS_INLINE C exponentiate(C* s, std::int64_t n, C highest, std::int64_t room = 0) noexcept {
+template <class Arch, class C, class Room = no_room>
+POSENC_ALWAYS_INLINE C exponentiate(C* s, std::int64_t n, C highest, Room room = {}) noexcept {
   using B = simd::batch<C, Arch>;
   const B shift(highest);
   B sum(C(0));
