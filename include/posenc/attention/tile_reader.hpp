@@ -80,44 +80,36 @@ struct tile_reader {
   /// f(first, kernels::row_run) for runs of keys lo .. hi - 1 whose rows lie evenly apart: in place, or widened.
   template <class F>
   void for_key_runs(std::int64_t b, std::int64_t kv_head, std::int64_t lo, std::int64_t hi, const F& f) const {
-    if constexpr (read_by<typename K::value_type, C>) {
-      if (keys_in_place()) {
-        for (std::int64_t j = lo, n; j < hi; j += n) {
-          n = std::min(k.run(b, j), hi - j);
-          f(j, run_of(k, b, kv_head, j, n));
-        }
-        return;
-      }
-    }
-    for (std::int64_t j = lo; j < hi; j += line_rows<C, Arch>) {
-      const std::int64_t n = std::min(line_rows<C, Arch>, hi - j);
-      for (std::int64_t i = 0; i < n; ++i) widen_key(b, kv_head, j + i, line + i * line_step);
-      f(j, kernels::row_run<C>{line, line_step, n});
-    }
-  }
-  /// Rows j .. j + n - 1 where they lie, and where the next one does.
-  template <class Rows>
-  static auto run_of(const Rows& x, std::int64_t b, std::int64_t kv_head, std::int64_t j, std::int64_t n) {
-    using S = typename Rows::value_type;
-    const S* next = j + n < x.tokens() ? x.row(b, j + n, kv_head) : nullptr;
-    return kernels::row_run<S>{x.row(b, j, kv_head), x.steps().token, n, next};
+    for_runs(
+        k, keys_in_place(), b, kv_head, lo, hi, [&](std::int64_t j, C* to) { widen_key(b, kv_head, j, to); }, f);
   }
   /// The same for values.
   template <class F>
   void for_value_runs(std::int64_t b, std::int64_t kv_head, std::int64_t lo, std::int64_t hi, const F& f) const {
-    if constexpr (read_by<typename V::value_type, C>) {
-      if (values_in_place()) {
+    const auto widen_value = [&](std::int64_t j, C* to) {
+      kernels::widen_row<Arch>(to, v.row(b, j, kv_head), v.steps().dim, c.value_dim);
+    };
+    for_runs(v, values_in_place(), b, kv_head, lo, hi, widen_value, f);
+  }
+
+ private:
+  template <class Rows, class Widen, class F>
+  void for_runs(const Rows& x, bool in_place, std::int64_t b, std::int64_t kv_head, std::int64_t lo, std::int64_t hi,
+                const Widen& widen_one, const F& f) const {
+    using S = typename Rows::value_type;
+    if constexpr (read_by<S, C>) {
+      if (in_place) {
         for (std::int64_t j = lo, n; j < hi; j += n) {
-          n = std::min(v.run(b, j), hi - j);
-          f(j, run_of(v, b, kv_head, j, n));
+          n = std::min(x.run(b, j), hi - j);
+          const S* next = j + n < x.tokens() ? x.row(b, j + n, kv_head) : nullptr;
+          f(j, kernels::row_run<S>{x.row(b, j, kv_head), x.steps().token, n, next});
         }
         return;
       }
     }
     for (std::int64_t j = lo; j < hi; j += line_rows<C, Arch>) {
       const std::int64_t n = std::min(line_rows<C, Arch>, hi - j);
-      for (std::int64_t i = 0; i < n; ++i)
-        kernels::widen_row<Arch>(line + i * line_step, v.row(b, j + i, kv_head), v.steps().dim, c.value_dim);
+      for (std::int64_t i = 0; i < n; ++i) widen_one(j + i, line + i * line_step);
       f(j, kernels::row_run<C>{line, line_step, n});
     }
   }
