@@ -97,7 +97,7 @@ void write_sums(const double* sum, O* out, std::int64_t step, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<O>(sum[i]);
   } else {
     float wide[merge_block];
-    for (std::int64_t i = 0; i < n; ++i) wide[i] = static_cast<float>(sum[i]);
+    for (std::int64_t i = 0; i < n; ++i) wide[i] = round_to_odd(sum[i]);  // so that 16 bits are rounded to once
     simd::for_lanes<Arch, float>(
         n, [&](std::int64_t i, auto at) POSENC_LAMBDA_INLINE { at.store(out + i, at.load(wide + i)); });
   }

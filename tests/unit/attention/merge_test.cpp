@@ -320,3 +320,21 @@ TEST_CASE("merge: what does not fit is refused before anything is written") {
   stored<float> out(extents), lse(rows);
   CHECK_THROWS_AS(merge_all(views, out, lse), std::invalid_argument);
 }
+
+TEST_CASE("a merged half is rounded once, whatever the stride of the result") {
+  constexpr posenc::shape many{1, 400, 8, 128};
+  constexpr posenc::shape one{1, 400, 8, 1};
+  std::mt19937 random(2);
+  const auto a = random_stored<float>(random, many), b = random_stored<float>(random, many);
+  const auto lse_a = random_stored<float>(random, one), lse_b = random_stored<float>(random, one);
+  const std::array<posenc::attention_part<float>, 2> both{{{a.read(), lse_a.read()}, {b.read(), lse_b.read()}}};
+  stored<Eigen::half> packed(many), apart({1, 400, 8, 256});
+  stored<float> lse(one);
+  const posenc::view<Eigen::half> every_second(apart.data.data(), many, {.token = 8 * 256, .head = 256, .dim = 2});
+  posenc::merge(std::span<const posenc::attention_part<float>>(both), packed.view(), lse.view());
+  posenc::merge(std::span<const posenc::attention_part<float>>(both), every_second, lse.view());
+  int different = 0;
+  for (std::size_t i = 0; i < packed.data.size(); ++i)
+    different += static_cast<float>(packed.data[i]) != static_cast<float>(apart.data[2 * i]);
+  CHECK(different == 0);
+}

@@ -15,7 +15,7 @@ namespace {
 using namespace posenc_test;
 using Arch = posenc::simd::default_arch;
 
-/// One query against 200 keys in two tiles, its logits written by hand; values are the numbers 0, 1, 2, ... of the keys.
+/// One query against 200 keys in two tiles, its logits written by hand; the value of key j is j.
 struct fixture {
   stored<float> q{{1, 1, 1, 4}}, k{{1, 200, 1, 4}}, out{{1, 1, 1, 1}, 7}, lse{{1, 1, 1, 1}, 7};
   posenc::view<float> vq = q.view(), vk = k.view(), vo = out.view();
